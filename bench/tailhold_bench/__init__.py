@@ -1,0 +1,1 @@
+"""Measurements: what is claimed about speed is measured here."""

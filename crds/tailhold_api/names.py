@@ -1,0 +1,76 @@
+"""Every name that crosses a boundary: API group, labels, annotations, mount paths, ports, metrics."""
+
+import hashlib
+import re
+
+GROUP = "tailhold.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND = "RagPipeline"
+PLURAL = "ragpipelines"
+SINGULAR = "ragpipeline"
+SHORT_NAME = "ragp"
+CATEGORY = "tailhold"
+FIELD_MANAGER = "tailhold-operator"
+
+LABEL_NAME = "app.kubernetes.io/name"
+LABEL_INSTANCE = "app.kubernetes.io/instance"
+LABEL_COMPONENT = "app.kubernetes.io/component"
+LABEL_PART_OF = "app.kubernetes.io/part-of"
+LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
+LABEL_PIPELINE_UID = f"{GROUP}/pipeline-uid"
+LABEL_POD_PART = f"{GROUP}/pod-part"
+LABEL_BUILD = f"{GROUP}/index-build"
+ANNOTATION_REBUILD = f"{GROUP}/rebuild"
+"""Any new value on a RagPipeline starts a new index build of the same corpus spec."""
+
+COMPONENT_SERVER = "server"
+COMPONENT_INDEX = "index-build"
+
+CONFIG_FOLDER = "/etc/tailhold"
+"""Where the pod's ConfigMaps are mounted."""
+POD_PART_PATH = f"{CONFIG_FOLDER}/pod/pod.json"
+CONTENT_PATH = f"{CONFIG_FOLDER}/content/content.json"
+BUILD_PATH = f"{CONFIG_FOLDER}/build/build.json"
+PUBLIC_KEY_PATH = f"{CONFIG_FOLDER}/key/operator.pub.json"
+"""The operator's public key as a JWK: internal calls carry a token signed by its private half."""
+CLAIMS_FOLDER = "/var/lib/tailhold/claims"
+"""Persistent volume claims are mounted here, each in a folder of its claim's name."""
+CONFIG_MAPS_FOLDER = "/var/lib/tailhold/configmaps"
+"""ConfigMaps that are corpus sources are mounted here in the index Job, each in a folder of its name."""
+CACHE_FOLDER = "/var/cache/tailhold"
+"""HOME and every cache of the server, on one volume: the root file system is read-only."""
+
+HTTP_PORT = 8000
+"""What clients use."""
+INTERNAL_PORT = 8001
+"""What the operator, kubelet and Prometheus use: probes, metrics, content."""
+
+MAX_CHILD_NAME = 52
+"""Room for a Deployment's two hash suffixes within a pod's hostname of 63 characters."""
+
+
+def child_name(pipeline: str, *suffix: str) -> str:
+    """A legal name for a child of `pipeline`, of at most 52 characters, different for different pipelines.
+
+    A pipeline's name may have 253 characters, dots and a leading digit; a Service's may not.
+    """
+    tail = "".join(f"-{part}" for part in suffix)
+    stem = re.sub(r"[^a-z0-9-]", "-", pipeline.lower())
+    if stem == pipeline and stem[0].isalpha() and len(stem) + len(tail) <= MAX_CHILD_NAME:
+        return stem + tail
+    digest = hashlib.sha256(pipeline.encode()).hexdigest()[:8]
+    room = MAX_CHILD_NAME - len(tail) - len(digest) - 3
+    return f"p-{stem[:room].strip('-')}-{digest}{tail}"
+
+
+def stage_metric(name: str) -> str:
+    """The full name of one of the server's metrics."""
+    return f"tailhold_{name}"
+
+
+METRIC_STAGE_SECONDS = stage_metric("stage_duration_seconds")
+METRIC_TTFT_SECONDS = stage_metric("time_to_first_token_seconds")
+METRIC_E2E_SECONDS = stage_metric("request_duration_seconds")
+METRIC_REQUESTS = stage_metric("requests_total")
+METRIC_INFO = stage_metric("revision_info")

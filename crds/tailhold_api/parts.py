@@ -1,0 +1,147 @@
+"""The two parts of a revision, what an index is built from, and what an edit changes."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, Field
+
+from tailhold_api.codec import digest
+from tailhold_api.fields import FieldClass, Model, field_class, part
+from tailhold_api.placement import Placement
+from tailhold_api.serving import Admission, Batching, Embedder, Engine, Generator, Prompt, Retrieval
+from tailhold_api.sources import Corpus, IndexKind, Metric, SnapshotStore
+from tailhold_api.spec import Observability, Server, Spec
+
+SHORT = 10
+"""Hex digits of a digest that stand in names: at a billion revisions the chance of two alike is under one in two
+thousand, and each name is compared with the whole digest before it is used."""
+
+
+class PodPart(Model):
+    """What a pod is started with. A change makes new pods."""
+
+    pipeline: str
+    """Name of the RagPipeline, and the model id that clients may always use."""
+    generator: Generator
+    """The language model."""
+    embedder: Embedder
+    """The embedding model."""
+    engine: Engine = part(Engine)
+    """vLLM's settings."""
+    placement: Placement = part(Placement)
+    """Where the pod runs."""
+    server: Server = part(Server)
+    """The serving program."""
+    observability: Observability = part(Observability)
+    """What the server says about itself."""
+    store: SnapshotStore
+    """Where index snapshots are loaded from."""
+
+
+class ContentPart(Model):
+    """What running pods take without a restart."""
+
+    snapshot: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """Digest of the index snapshot."""
+    retrieval: Retrieval = part(Retrieval)
+    """What is looked up for each question."""
+    prompt: Prompt = part(Prompt)
+    """How question and context become a prompt."""
+    batching: Batching = part(Batching)
+    """How questions are embedded and searched together."""
+    admission: Admission = part(Admission)
+    """When a question is refused."""
+
+
+class BuildPart(Model):
+    """What an index snapshot is built from. Equal parts give equal snapshots from equal documents."""
+
+    corpus: Corpus
+    """Documents and how they are cut."""
+    embedder: Embedder
+    """What makes the vectors."""
+    generator: Generator
+    """Its tokenizer: chunks are stored as its token ids too."""
+    kind: IndexKind
+    """How vectors are searched."""
+    metric: Metric
+    """How vectors are compared."""
+    store: SnapshotStore
+    """Where the snapshot is published."""
+    keep_snapshots: int
+    """Snapshots kept beside the new one."""
+    rebuild: str = ""
+    """The value of the rebuild annotation: a new one builds again from the same spec."""
+
+
+def pod_part(pipeline: str, spec: Spec) -> PodPart:
+    """The pod part that a spec asks for."""
+    return PodPart(
+        pipeline=pipeline,
+        generator=spec.generator,
+        embedder=spec.embedder,
+        engine=spec.engine,
+        placement=spec.placement,
+        server=spec.server,
+        observability=spec.observability,
+        store=spec.index.store,
+    )
+
+
+def content_part(spec: Spec, snapshot: str) -> ContentPart:
+    """The content part that a spec asks for, with the snapshot built for it."""
+    return ContentPart(
+        snapshot=snapshot,
+        retrieval=spec.retrieval,
+        prompt=spec.prompt,
+        batching=spec.batching,
+        admission=spec.admission,
+    )
+
+
+def build_part(spec: Spec, rebuild: str = "") -> BuildPart:
+    """What the spec's snapshot is built from."""
+    return BuildPart(
+        corpus=spec.corpus,
+        embedder=spec.embedder,
+        generator=spec.generator,
+        kind=spec.index.kind,
+        metric=spec.index.metric,
+        store=spec.index.store,
+        keep_snapshots=spec.index.keep_snapshots,
+        rebuild=rebuild,
+    )
+
+
+def short(model: BaseModel) -> str:
+    """The digest as it stands in names."""
+    return digest(model)[:SHORT]
+
+
+class Change(NamedTuple):
+    """One field that an edit changes."""
+
+    path: str
+    """From the spec's root, as in `engine.blockSizeTokens`."""
+    old: Any
+    new: Any
+    field_class: FieldClass
+    """What the change does to the running pods."""
+
+
+def changes(old: Spec, new: Spec) -> tuple[Change, ...]:
+    """Each field that differs, in the spec's order, with its class: the outermost class on the path holds."""
+    return tuple(_changes(old, new, ""))
+
+
+def _changes(old: BaseModel, new: BaseModel, prefix: str) -> Iterator[Change]:
+    for name, field in type(new).model_fields.items():
+        before, after = getattr(old, name), getattr(new, name)
+        if before == after:
+            continue
+        path = f"{prefix}{field.alias}"
+        known = field_class(type(new), name)
+        if known is None and isinstance(before, BaseModel) and isinstance(after, BaseModel):
+            yield from _changes(before, after, f"{path}.")
+        else:
+            yield Change(path, before, after, known or FieldClass.RESTART)

@@ -1,0 +1,160 @@
+"""Where models and documents come from."""
+
+from enum import StrEnum
+from typing import ClassVar
+
+from tailhold_api.fields import Model, Rule, part, reload, restart
+
+_ONE_MODEL_SOURCE = "[has(self.huggingFace), has(self.pvc), has(self.path)].filter(x, x).size() == 1"
+_ONE_CORPUS_SOURCE = "[has(self.pvc), has(self.configMap), has(self.archive)].filter(x, x).size() == 1"
+
+
+class HuggingFaceModel(Model):
+    """A model on the hub, pinned to a commit."""
+
+    repo: str = restart(min_length=3, max_length=200, pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$")
+    """Owner and name on the hub, as in `HuggingFaceTB/SmolLM2-135M-Instruct`."""
+    revision: str = restart(min_length=40, max_length=40, pattern=r"^[0-9a-f]{40}$")
+    """The commit, 40 hex digits. A branch is refused: pods of one revision would run different weights."""
+
+
+class ClaimFolder(Model):
+    """A folder on a persistent volume claim in the pipeline's namespace."""
+
+    claim_name: str = restart(min_length=1, max_length=63, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+    """The claim's name. Pods on more than one node need a claim that can be mounted by all (ReadOnlyMany or
+    ReadWriteMany)."""
+    path: str = restart(".", max_length=500, pattern=r"^[^/].*$")
+    """Folder within the claim, relative to its root."""
+
+
+class ModelSource(Model):
+    """Where a model's files are. Exactly one of the fields is given."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            _ONE_MODEL_SOURCE,
+            "exactly one of `huggingFace`, `pvc` and `path` must be given",
+            {"pvc": {"claimName": "models", "path": "smollm2"}},
+            {"pvc": {"claimName": "models"}, "path": "/models/smollm2"},
+        ),
+    )
+
+    hugging_face: HuggingFaceModel | None = None
+    """From the hub, downloaded at start. Needs the network at each cold start: prefer `pvc` in production."""
+    pvc: ClaimFolder | None = None
+    """From a persistent volume claim, mounted read-only. No network is needed."""
+    path: str | None = restart(None, min_length=2, max_length=500, pattern=r"^/.*$")
+    """A folder inside the server's image, for images that carry their model."""
+
+
+class ConfigMapDocuments(Model):
+    """Documents in a ConfigMap of the pipeline's namespace: each key is a file."""
+
+    name: str = reload(min_length=1, max_length=253, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+    """The ConfigMap's name."""
+
+
+class ArchiveDocuments(Model):
+    """A zip or tar archive fetched over http or https."""
+
+    url: str = reload(max_length=2000, pattern=r"^https?://[^ ]+$")
+    """Where the archive is."""
+    sha256: str = reload(min_length=64, max_length=64, pattern=r"^[0-9a-f]{64}$")
+    """Digest of the archive's bytes. An archive that differs is refused: what is indexed is what was reviewed."""
+
+
+class CorpusSource(Model):
+    """One place that documents come from. Exactly one of `pvc`, `configMap` and `archive` is given."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            _ONE_CORPUS_SOURCE,
+            "exactly one of `pvc`, `configMap` and `archive` must be given",
+            {"name": "handbook", "configMap": {"name": "handbook"}},
+            {"name": "handbook", "configMap": {"name": "handbook"}, "pvc": {"claimName": "documents"}},
+        ),
+    )
+
+    name: str = reload(min_length=1, max_length=63, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
+    """Names the source in citations and in the Job's report; unique in the list."""
+    pvc: ClaimFolder | None = None
+    """A folder on a persistent volume claim, read recursively."""
+    config_map: ConfigMapDocuments | None = None
+    """A ConfigMap whose keys are files. At most 1 MiB by Kubernetes' own limit."""
+    archive: ArchiveDocuments | None = None
+    """An archive behind a URL."""
+    include: tuple[str, ...] = reload(
+        ("**/*.html", "**/*.htm", "**/*.md", "**/*.txt", "**/*.pdf"), min_length=1, max_length=20
+    )
+    """Glob patterns of the files to read, relative to the source's root."""
+    exclude: tuple[str, ...] = reload((), max_length=20)
+    """Glob patterns of the files to leave out; wins over `include`."""
+    base_url: str | None = reload(None, max_length=1000, pattern=r"^https?://[^ ]+/$")
+    """Where readers find these documents: citations link to this plus the file's path. Without it they link to
+    the server's own copy of the chunk."""
+
+
+class Chunking(Model):
+    """How documents are cut into the passages that are searched."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.overlapTokens * 2 <= self.maxTokens",
+            "`overlapTokens` must be at most half of `maxTokens`: lower it, or raise `maxTokens`",
+            {"maxTokens": 200, "overlapTokens": 40},
+            {"maxTokens": 64, "overlapTokens": 40},
+        ),
+    )
+
+    max_tokens: int = reload(200, ge=32, le=8192)
+    """Longest chunk in tokens of the embedder. Longer chunks carry more context each and cost more prefill time."""
+    overlap_tokens: int = reload(20, ge=0, le=2048)
+    """Tokens repeated between neighbouring chunks, so that a sentence on the border is whole in one of them."""
+
+
+class Corpus(Model):
+    """The documents that answers are drawn from. A change builds a new snapshot and restarts nothing."""
+
+    sources: tuple[CorpusSource, ...] = reload(min_length=1, max_length=32)
+    """Where the documents come from. One source that yields nothing does not stop the others; a corpus without a
+    single chunk is refused and what serves stays."""
+    chunking: Chunking = part(Chunking)
+    """How documents are cut."""
+
+
+class IndexKind(StrEnum):
+    """How vectors are searched."""
+
+    FLAT = "Flat"
+
+
+class Metric(StrEnum):
+    """How vectors are compared; higher scores are better."""
+
+    COSINE = "Cosine"
+    INNER_PRODUCT = "InnerProduct"
+
+
+class SnapshotStore(Model):
+    """Where index snapshots are published and loaded from."""
+
+    claim_name: str = restart(min_length=1, max_length=63, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+    """Persistent volume claim in the pipeline's namespace. The index Job writes it, pods mount it read-only. Pods on
+    more than one node need a claim that can be mounted by all."""
+
+
+class Index(Model):
+    """The vector index."""
+
+    kind: IndexKind = reload(IndexKind.FLAT)
+    """`Flat` compares the question with every vector: exact, no parameters to tune, memory 4 bytes x dimension x
+    chunks."""
+    metric: Metric = reload(Metric.COSINE)
+    """`Cosine` normalises vectors at both ends."""
+    store: SnapshotStore
+    """Where snapshots live."""
+    build_memory_mebibytes: int = reload(4096, ge=256, le=1048576)
+    """Memory of the index Job."""
+    keep_snapshots: int = reload(3, ge=1, le=50)
+    """Snapshots kept on the volume beside the one that serves. A rollback needs its own."""

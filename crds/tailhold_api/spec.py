@@ -1,0 +1,119 @@
+"""The spec of a RagPipeline."""
+
+from enum import StrEnum
+from typing import ClassVar
+
+from tailhold_api.fields import Model, Rule, part, policy, restart
+from tailhold_api.placement import Placement
+from tailhold_api.serving import Admission, Batching, Embedder, Engine, Generator, Prompt, Retrieval
+from tailhold_api.sources import Corpus, Index
+
+
+class LogLevel(StrEnum):
+    """How much the server logs; never questions or answers."""
+
+    DEBUG = "Debug"
+    INFO = "Info"
+    WARNING = "Warning"
+
+
+class Observability(Model):
+    """What the server says about itself."""
+
+    log_level: LogLevel = restart(LogLevel.INFO)
+    """Lowest level that is logged."""
+
+
+class Server(Model):
+    """The serving program."""
+
+    image: str | None = restart(None, min_length=1, max_length=500)
+    """Image of the server. The operator's default where it is not given. Prefer a digest: a tag may move under a
+    running revision."""
+    drain_seconds: int = restart(60, ge=1, le=3600)
+    """How long a pod that is stopped goes on answering what it had accepted."""
+    startup_seconds: int = restart(1800, ge=60, le=86400)
+    """How long a start may take: fetching and loading weights, loading the index, warming up. Beyond it the pod is
+    restarted."""
+
+
+class RolloutStrategy(StrEnum):
+    """How new pods replace old ones."""
+
+    AUTO = "Auto"
+    SURGE = "Surge"
+    DRAIN_FIRST = "DrainFirst"
+
+
+class Rollout(Model):
+    """How a new revision replaces the one that serves."""
+
+    strategy: RolloutStrategy = policy(RolloutStrategy.AUTO)
+    """`Surge` starts the new pods beside the old ones and needs room for both. `DrainFirst` stops the old ones first,
+    an outage with one replica. `Auto` surges, and drains first when the scheduler reports no room."""
+    deadline_seconds: int = policy(3600, ge=60, le=604800)
+    """A revision that is not ready by then is given up; what served goes on serving."""
+    history: int = policy(10, ge=1, le=50)
+    """Revisions kept for a rollback."""
+
+
+class Spec(Model):
+    """What a RAG service is made of and what it promises."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.engine.tensorParallel <= (self.placement.gpu.count == 0 ? 1 : self.placement.gpu.count)",
+            "`engine.tensorParallel` must be at most `placement.gpu.count`: raise the count, or lower it",
+            {"engine": {"tensorParallel": 2}, "placement": {"gpu": {"count": 2}}},
+            {"engine": {"tensorParallel": 2}, "placement": {"gpu": {"count": 1}}},
+        ),
+        Rule(
+            "self.retrieval.contextTokens < self.engine.maxModelTokens",
+            "`retrieval.contextTokens` must be less than `engine.maxModelTokens`: question and answer need room too",
+            {"retrieval": {"contextTokens": 1024}, "engine": {"maxModelTokens": 2048}},
+            {"retrieval": {"contextTokens": 2048}, "engine": {"maxModelTokens": 2048}},
+        ),
+        Rule(
+            "self.corpus.chunking.maxTokens + 2 <= self.embedder.maxTokens",
+            "`corpus.chunking.maxTokens` must be at most `embedder.maxTokens` - 2: the two special tokens count too",
+            {"corpus": {"chunking": {"maxTokens": 200}}, "embedder": {"maxTokens": 256}},
+            {"corpus": {"chunking": {"maxTokens": 255}}, "embedder": {"maxTokens": 256}},
+        ),
+        Rule(
+            "self.placement.sharedMemoryMebibytes < self.placement.memoryMebibytes",
+            "`placement.sharedMemoryMebibytes` must be less than `placement.memoryMebibytes`: it is part of it",
+            {"placement": {"sharedMemoryMebibytes": 1024, "memoryMebibytes": 4096}},
+            {"placement": {"sharedMemoryMebibytes": 4096, "memoryMebibytes": 4096}},
+        ),
+    )
+
+    replicas: int = policy(1, ge=0, le=1000)
+    """Pods of the revision that serves. Leave it out where an autoscaler owns it."""
+    generator: Generator
+    """The language model that writes the answer."""
+    embedder: Embedder
+    """The model that turns questions and passages into vectors."""
+    index: Index
+    """The vector index."""
+    corpus: Corpus
+    """The documents that answers are drawn from."""
+    retrieval: Retrieval = part(Retrieval)
+    """What is looked up for each question."""
+    prompt: Prompt = part(Prompt)
+    """How question and context become a prompt."""
+    engine: Engine = part(Engine)
+    """vLLM's settings."""
+    batching: Batching = part(Batching)
+    """How questions that arrive together are embedded and searched together."""
+    admission: Admission = part(Admission)
+    """When a question is refused rather than queued."""
+    placement: Placement = part(Placement)
+    """Where a pod runs and what it owns there."""
+    rollout: Rollout = part(Rollout)
+    """How a new revision replaces the one that serves."""
+    server: Server = part(Server)
+    """The serving program."""
+    observability: Observability = part(Observability)
+    """What the server says about itself."""
+    paused: bool = policy(False)
+    """Stop changing anything. What serves goes on serving, and status is kept up to date."""

@@ -1,0 +1,126 @@
+"""The status of a RagPipeline: written by the operator alone."""
+
+from pydantic import Field
+
+from tailhold_api.fields import Model
+
+
+class Condition(Model):
+    """One statement about the pipeline, as in the Kubernetes API conventions."""
+
+    type: str = Field(min_length=1, max_length=64)
+    """What the condition speaks about."""
+    status: str = Field(pattern=r"^(True|False|Unknown)$")
+    """`True`, `False` or `Unknown`."""
+    observed_generation: int = Field(0, ge=0)
+    """The generation of the spec that this was said of."""
+    last_transition_time: str = Field(max_length=64)
+    """When `status` last changed, RFC 3339 in UTC."""
+    reason: str = Field(min_length=1, max_length=64)
+    """Why, in one word; each is documented with the next step."""
+    message: str = Field("", max_length=32768)
+    """Why, in a sentence, with the numbers."""
+
+
+class RevisionStatus(Model):
+    """A revision: what the pods are started with, and what they were given since."""
+
+    name: str = Field(max_length=64)
+    """Both digests, shortened."""
+    pod_digest: str = Field(max_length=64)
+    """SHA-256 of the pod part."""
+    content_digest: str = Field("", max_length=64)
+    """SHA-256 of the content part."""
+    snapshot: str = Field("", max_length=64)
+    """Digest of the index snapshot."""
+    image: str = Field("", max_length=500)
+    """Image of the server."""
+    ready_replicas: int = Field(0, ge=0)
+    """Pods of it that answer."""
+
+
+class Progress(Model):
+    """How far a long step is."""
+
+    step: str = Field(max_length=64)
+    """What is being done."""
+    done: int = Field(ge=0)
+    """How much of it."""
+    total: int = Field(0, ge=0)
+    """Of how much; 0 where it is not known yet."""
+    unit: str = Field(max_length=32)
+    """Of what."""
+    eta_seconds: int | None = Field(None, ge=0)
+    """Seconds left at the pace so far."""
+
+
+class FieldChange(Model):
+    """One field of the last edit and what its change does."""
+
+    path: str = Field(max_length=253)
+    """The field."""
+    field_class: str = Field(alias="class", max_length=16)
+    """`restart`, `reload`, `live` or `policy`."""
+
+
+class Ended(Model):
+    """A revision that served or tried to, and why it ended."""
+
+    name: str = Field(max_length=64)
+    """Both digests, shortened."""
+    reason: str = Field(max_length=64)
+    """Why it ended."""
+    at: str = Field(max_length=64)
+    """When, RFC 3339 in UTC."""
+
+
+class SnapshotStatus(Model):
+    """The snapshot of the newest index build."""
+
+    digest: str = Field("", max_length=64)
+    """Names the snapshot on the volume."""
+    build: str = Field("", max_length=64)
+    """Digest of what it was built from."""
+    documents: int = Field(0, ge=0)
+    """Documents that gave text."""
+    failed_documents: int = Field(0, ge=0)
+    """Documents that could not be read; each is named in the Job's log and in the snapshot's report."""
+    chunks: int = Field(0, ge=0)
+    """Passages in the index."""
+
+
+class Status(Model):
+    """What is, as the operator saw it last."""
+
+    observed_generation: int = Field(0, ge=0)
+    """The generation of the spec that this status speaks of."""
+    conditions: tuple[Condition, ...] = Field((), max_length=32)
+    """Statements about the pipeline; `Ready` is the summary."""
+    stable: RevisionStatus | None = None
+    """The revision that serves."""
+    candidate: RevisionStatus | None = None
+    """The revision that is to replace it."""
+    weight_percent: int | None = Field(None, ge=0, le=100)
+    """Share of requests that the candidate answers."""
+    p99_milliseconds: int | None = Field(None, ge=0)
+    """99th percentile of the time to the whole answer on the stable side, over the last five minutes."""
+    replicas: int = Field(0, ge=0)
+    """Pods of the revision that serves."""
+    ready_replicas: int = Field(0, ge=0)
+    """Pods of it that answer."""
+    replicas_text: str = Field("", max_length=32)
+    """Ready and wanted pods, as in `2/3`."""
+    selector: str = Field("", max_length=500)
+    """Label selector of the serving pods, for autoscalers."""
+    snapshot: SnapshotStatus | None = None
+    """The newest index snapshot."""
+    progress: Progress | None = None
+    """The long step that runs now."""
+    last_change: tuple[FieldChange, ...] = Field((), max_length=64)
+    """What the last edit changed, field by field, with the class of each."""
+    phases: dict[str, int] = Field({}, max_length=32)
+    """Milliseconds of each phase of the newest pod's start."""
+    url: str = Field("", max_length=500)
+    """Where questions are answered within the cluster."""
+    ended: tuple[Ended, ...] = Field((), max_length=10)
+    """The last revisions that ended, newest first, with why."""

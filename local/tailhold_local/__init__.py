@@ -1,0 +1,1 @@
+"""A real Kubernetes on one small Linux machine, for the demo and the tests."""

@@ -1,0 +1,1 @@
+"""The controller: it turns a RagPipeline into running pods and keeps its promise."""
