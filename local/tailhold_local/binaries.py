@@ -4,19 +4,17 @@ A build goes to a folder of its own beside the cache and is renamed when whole, 
 is done again by the next run, on top of what Go's own cache already holds.
 """
 
-import fcntl
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tailhold_local import go
 from tailhold_local.errors import LocalError
 from tailhold_local.layout import cache_root
+from tailhold_local.locks import locked
 from tailhold_local.progress import Progress
 
 MODULES = Path(__file__).parent / "modules"
@@ -101,7 +99,7 @@ def missing() -> tuple[Build, ...]:
 def ensure(progress: Progress) -> Binaries:
     """Build what is missing and return where everything is."""
     if missing():
-        with _building(cache_root()):
+        with locked(cache_root() / ".build.lock"):
             toolchain = go.toolchain(cache_root(), progress)
             for build in missing():
                 _build(build, toolchain, progress)
@@ -118,15 +116,6 @@ def _folder(build: Build, root: Path) -> Path:
 
 def _complete(build: Build, folder: Path) -> bool:
     return all((folder / name).is_file() for name, _ in build.commands)
-
-
-@contextmanager
-def _building(cache: Path) -> Iterator[None]:
-    """One build at a time: a second caller waits and then finds everything there."""
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / ".build.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _build(build: Build, toolchain: str, progress: Progress) -> None:

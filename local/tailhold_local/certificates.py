@@ -1,5 +1,6 @@
 """Makes the cluster's own authority, certificates and kubeconfigs."""
 
+import base64
 import datetime
 import ipaddress
 import json
@@ -12,6 +13,18 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFETIME = datetime.timedelta(days=365)
+
+_SIGNING = x509.KeyUsage(
+    digital_signature=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +51,11 @@ class Authority:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name(Subject("ca", "tailhold-local"))
-        builder = _builder(name, name, key).add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        builder = (
+            _builder(name, name, key, key)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(_SIGNING, critical=True)
+        )
         authority = Authority(folder, key, builder.sign(key, hashes.SHA256()))
         _write(folder, "ca", key, authority.certificate)
         return authority
@@ -47,7 +64,8 @@ class Authority:
         """Write a key and certificate for `subject`, good for serving and as a client."""
         key = ec.generate_private_key(ec.SECP256R1())
         usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH])
-        builder = _builder(_name(subject), self.certificate.subject, key).add_extension(usage, critical=False)
+        builder = _builder(_name(subject), self.certificate.subject, key, self.key)
+        builder = builder.add_extension(usage, critical=False)
         if subject.addresses:
             builder = builder.add_extension(_alternatives(subject.addresses), critical=False)
         _write(self.folder, subject.file, key, builder.sign(self.key, hashes.SHA256()))
@@ -64,29 +82,25 @@ def write_service_account_keys(folder: Path) -> None:
 
 
 def kubeconfig(server: str, pki: Path, subject_file: str) -> str:
-    """A kubeconfig for the holder of a certificate in `pki`; JSON, which is YAML too."""
+    """A kubeconfig, whole in itself, for the holder of a certificate in `pki`; JSON, which is YAML too."""
+    cluster = {"server": server, "certificate-authority-data": _encoded(pki / "ca.crt")}
+    user = {
+        "client-certificate-data": _encoded(pki / f"{subject_file}.crt"),
+        "client-key-data": _encoded(pki / f"{subject_file}.key"),
+    }
     content = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "tailhold",
         "contexts": [{"name": "tailhold", "context": {"cluster": "tailhold", "user": subject_file}}],
-        "clusters": [
-            {
-                "name": "tailhold",
-                "cluster": {"server": server, "certificate-authority": str(pki / "ca.crt")},
-            }
-        ],
-        "users": [
-            {
-                "name": subject_file,
-                "user": {
-                    "client-certificate": str(pki / f"{subject_file}.crt"),
-                    "client-key": str(pki / f"{subject_file}.key"),
-                },
-            }
-        ],
+        "clusters": [{"name": "tailhold", "cluster": cluster}],
+        "users": [{"name": subject_file, "user": user}],
     }
     return json.dumps(content, indent=2) + "\n"
+
+
+def _encoded(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
 
 
 def _name(subject: Subject) -> x509.Name:
@@ -96,7 +110,9 @@ def _name(subject: Subject) -> x509.Name:
     return x509.Name(parts)
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, signer: ec.EllipticCurvePrivateKey
+) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()
@@ -106,6 +122,8 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivate
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(minutes=5))
         .not_valid_after(now + LIFETIME)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
     )
 
 

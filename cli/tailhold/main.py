@@ -1,0 +1,150 @@
+"""The command line: each command imports only what it needs."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from tailhold import __version__
+
+app = typer.Typer(
+    help="A RAG service on Kubernetes that keeps a latency promise.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+index_app = typer.Typer(help="Build, verify and search index snapshots.", no_args_is_help=True)
+app.add_typer(index_app, name="index")
+
+Name = Annotated[str, typer.Option(help="The local cluster's name; several can run side by side.")]
+
+
+def main() -> None:
+    """Run the command; a user's mistake ends in one line and code 1, never in a traceback."""
+    try:
+        app()
+    except Exception as error:
+        if not _is_users(error):
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("stopped; run the same command again to go on", file=sys.stderr)
+        sys.exit(130)
+
+
+def _is_users(error: Exception) -> bool:
+    """Errors whose text is meant for the user: they name what is wrong and the next step."""
+    known = {"LocalError", "CommandFailed", "NotReady", "AskError", "StartError", "ManifestError", "SnapshotRefused"}
+    return type(error).__name__ in known
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False) -> None:
+    if version:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.command()
+def up(
+    name: Name = "demo",
+    context: Annotated[
+        str | None, typer.Option(help="Use this context of your kubeconfig (kind, minikube, a real one) instead.")
+    ] = None,
+    nodes: Annotated[int, typer.Option(min=1, max=2, help="Nodes of the local cluster.")] = 1,
+    gpus: Annotated[int, typer.Option(min=0, help="Stand-in GPUs on each node of the local cluster.")] = 2,
+    slot: Annotated[int | None, typer.Option(help="Address range of the local cluster, 0 to 9.")] = None,
+) -> None:
+    """Start a local Kubernetes with Tailhold installed, or install Tailhold on your own cluster."""
+    from tailhold import provision
+    from tailhold.steps import Steps
+
+    steps = Steps(Console())
+    if context:
+        provision.own_cluster(steps, context)
+    else:
+        provision.local_cluster(steps, name, nodes=nodes, gpus=gpus, slot=slot)
+
+
+@app.command()
+def down(name: Name = "demo") -> None:
+    """Stop a local cluster; no process, mount, interface or firewall rule of it is left."""
+    import tailhold_local
+
+    tailhold_local.down(name)
+
+
+@app.command()
+def status(name: Name = "demo") -> None:
+    """What runs of a local cluster, on which ports, and where its logs are."""
+    import tailhold_local
+    from tailhold_local.__main__ import describe
+
+    print(describe(tailhold_local.status(name)))
+
+
+@app.command()
+def serve(
+    manifest: Annotated[Path | None, typer.Argument(help="A file with a RagPipeline.")] = None,
+    pod: Annotated[Path | None, typer.Option(help="In a pod: the pod part.")] = None,
+    content: Annotated[Path | None, typer.Option(help="In a pod: the content part.")] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "",
+    port: Annotated[int, typer.Option(help="Port for clients.")] = 8000,
+    internal_port: Annotated[int, typer.Option(help="Port for probes and metrics.")] = 8001,
+) -> None:
+    """Serve a RagPipeline here, without a cluster: the same program that the pods run."""
+    from tailhold.serve import serve as run
+
+    sys.exit(run(manifest, pod=pod, content=content, host=host, port=port, internal_port=internal_port))
+
+
+@app.command()
+def ask(
+    question: Annotated[str, typer.Argument(help="What you want to know.")],
+    url: Annotated[str, typer.Option(help="Where the pipeline is served, ending in /v1.")] = "http://127.0.0.1:8000/v1",
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer.")] = None,
+) -> None:
+    """Ask a served pipeline; the answer streams, sources and the time of each stage follow."""
+    from tailhold.asking import print_answer
+
+    print_answer(Console(), url, question, max_tokens)
+
+
+@app.command()
+def demo(
+    down: Annotated[bool, typer.Option("--down", help="Stop the demo and leave nothing behind.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Use the complete server image; slow to build.")] = False,
+) -> None:
+    """The whole product on this machine: a cluster, the operator, one RagPipeline, three questions."""
+    from tailhold import walkthrough
+
+    if down:
+        walkthrough.stop(Console())
+    else:
+        walkthrough.run(Console(), full=full)
+
+
+@index_app.command("build")
+def index_build(
+    build: Annotated[Path, typer.Option(help="The build part, as the operator wrote it.")],
+    progress_port: Annotated[int | None, typer.Option(help="Port for GET /progress.")] = None,
+) -> None:
+    """Read the corpus, cut, embed, and publish a snapshot: what the index Job runs."""
+    from tailhold.index import build as run
+
+    sys.exit(run(build, progress_port))
+
+
+@index_app.command("verify")
+def index_verify(folder: Annotated[Path, typer.Argument(help="A snapshot's folder, named by its digest.")]) -> None:
+    """Check a snapshot against its manifest and its name."""
+    from tailhold.index import verify
+
+    sys.exit(verify(folder))
+
+
+if __name__ == "__main__":
+    main()

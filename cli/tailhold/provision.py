@@ -1,0 +1,68 @@
+"""A cluster with Tailhold on it: the local one from nothing, or the user's own by its context."""
+
+import shutil
+from pathlib import Path
+
+import tailhold_local
+from tailhold_local import Cluster
+from tailhold_local.build_images import build_images
+from tailhold_local.layout import cache_root
+
+from tailhold import volumes
+from tailhold.demo import ensure_corpus, ensure_models
+from tailhold.install import Image, install, local_values
+from tailhold.steps import Steps
+from tailhold.target import CommandFailed, Target
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "charts" / "tailhold"
+NAMESPACE = "default"
+"""Where the example and its claims live."""
+
+
+def local_cluster(
+    steps: Steps, name: str, *, nodes: int = 1, gpus: int = 2, slot: int | None = None, full: bool = False
+) -> tuple[Cluster, Target]:
+    """A running local cluster with Tailhold installed and the example's claims in place."""
+    cache = cache_root()
+    with steps.step("models and documents"):
+        ensure_models(cache)
+        ensure_corpus(cache)
+    with steps.step("local Kubernetes"):
+        cluster = tailhold_local.up(name, nodes=nodes, gpus=gpus, slot=slot)
+    target = target_of(cluster)
+    _install_local(steps, cluster, target, full=full)
+    target.apply(*volumes.manifests(cache / "claims", NAMESPACE))
+    return cluster, target
+
+
+def target_of(cluster: Cluster) -> Target:
+    """The local cluster as commands speak to it."""
+    return Target(str(cluster.kubectl_path), str(cluster.helm_path), cluster.kubeconfig)
+
+
+def _install_local(steps: Steps, cluster: Cluster, target: Target, *, full: bool) -> None:
+    with steps.step("images"):
+        images = build_images(full=full)
+        for image in images.values():
+            cluster.load_image(image.archive)
+    with steps.step("helm install tailhold"):
+        operator, server = (Image.parse(images[key].reference) for key in ("operator", "server"))
+        install(target, CHART, local_values(operator, server, mounted=not full))
+
+
+def own_cluster(steps: Steps, context: str) -> Target:
+    """Tailhold on the cluster of `context`, from the published images. Raises CommandFailed."""
+    target = Target(_program("kubectl"), _program("helm"), context=context)
+    with steps.step(f"reaching {context}"):
+        target.kubectl("version", "-o", "json", "--request-timeout", "10s")
+    with steps.step("helm install tailhold"):
+        install(target, CHART, {})
+    return target
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise CommandFailed(f"{name} is not on PATH: install it, or leave --context out to use the local cluster")
+    return found

@@ -1,0 +1,51 @@
+"""The cluster that commands speak to: the local one, or the user's own by its context."""
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+class CommandFailed(Exception):
+    """kubectl or helm refused; the message is its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A cluster, by the programs and the configuration that reach it."""
+
+    kubectl_path: str
+    helm_path: str
+    kubeconfig: Path | None = None
+    """The user's own where it is not given."""
+    context: str | None = None
+    """The configuration's current context where it is not given."""
+
+    def kubectl(self, *words: str, stdin: str | None = None) -> str:
+        """What kubectl printed. Raises CommandFailed."""
+        context = ("--context", self.context) if self.context else ()
+        return self._run((self.kubectl_path, *context, *words), stdin)
+
+    def helm(self, *words: str) -> str:
+        """What helm printed. Raises CommandFailed."""
+        context = ("--kube-context", self.context) if self.context else ()
+        return self._run((self.helm_path, *words, *context), None)
+
+    def get(self, *words: str) -> dict[str, Any] | None:
+        """One object or list, or None where it is not there."""
+        text = self.kubectl("get", *words, "-o", "json", "--ignore-not-found")
+        return dict(json.loads(text)) if text.strip() else None
+
+    def apply(self, *objects: dict[str, Any]) -> str:
+        """Apply objects server-side."""
+        listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        return self.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(listed))
+
+    def _run(self, words: tuple[str, ...], stdin: str | None) -> str:
+        env = dict(os.environ) | ({"KUBECONFIG": str(self.kubeconfig)} if self.kubeconfig else {})
+        done = subprocess.run(words, input=stdin, capture_output=True, text=True, env=env, check=False)
+        if done.returncode:
+            raise CommandFailed(f"{' '.join(words[:4])} ...: {(done.stderr or done.stdout).strip()}")
+        return done.stdout

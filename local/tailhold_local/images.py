@@ -1,0 +1,64 @@
+"""Images that need no registry: the pause image, and a Debian base to build others from."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tailhold_local.errors import LocalError
+from tailhold_local.layout import cache_root
+from tailhold_local.machine import search_path
+from tailhold_local.node import PAUSE
+from tailhold_local.progress import Progress
+
+PAUSE_FILES = "FROM scratch\nCOPY busybox /busybox\nENTRYPOINT [\"/busybox\", \"sleep\", \"2147483647\"]\n"
+BUSYBOX = Path("/bin/busybox")
+
+
+def buildah(*arguments: str) -> str:
+    """Run buildah on a store of our own, without the isolation that needs a container engine."""
+    root = cache_root() / "images"
+    storage = ["--root", str(root / "store"), "--runroot", str(root / "run"), "--storage-driver", "vfs"]
+    env = {**os.environ, "BUILDAH_ISOLATION": "chroot", "PATH": search_path()}
+    command = ["buildah", *storage, *arguments]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LocalError(f"buildah {' '.join(arguments)} failed: {(done.stderr or done.stdout).strip()[-800:]}")
+    return done.stdout
+
+
+def ensure_pause_image(progress: Progress) -> Path:
+    """The archive of the image that holds each pod's namespaces."""
+    archive = cache_root() / "images" / f"{PAUSE.split('/')[-1].replace(':', '-')}.tar"
+    if not archive.exists():
+        with progress.step("building the pause image"), _context() as folder:
+            (folder / "Dockerfile").write_text(PAUSE_FILES)
+            shutil.copy(BUSYBOX, folder / "busybox")
+            build(folder, folder / "Dockerfile", PAUSE, archive)
+    return archive
+
+
+def build(context: Path, dockerfile: Path, tag: str, archive: Path, **arguments: str) -> Path:
+    """Build an image and write it as an OCI archive, whole or not at all."""
+    build_arguments = [f"--build-arg={key}={value}" for key, value in arguments.items()]
+    buildah("build", "--layers", *build_arguments, "--tag", tag, "--file", str(dockerfile), str(context))
+    return export(tag, archive)
+
+
+def export(tag: str, archive: Path) -> Path:
+    """Write an image of the store as an OCI archive."""
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    partial = archive.with_name(f".{archive.name}.{os.getpid()}")
+    partial.unlink(missing_ok=True)
+    buildah("push", "--quiet", tag, f"oci-archive:{partial}:{tag}")
+    partial.rename(archive)
+    return archive
+
+
+@contextmanager
+def _context() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="tailhold-") as folder:
+        yield Path(folder)

@@ -1,0 +1,91 @@
+"""What a pipeline has to remember, kept in a ConfigMap of its own so that a lost status loses nothing."""
+
+from pydantic import Field
+
+from tailhold_api.fields import Model
+from tailhold_api.spec import Spec
+from tailhold_api.status import Ended, FieldChange, RevisionStatus, SnapshotStatus
+
+KEY = "history.json"
+"""The key in the ConfigMap."""
+_ENDED = 10
+_SNAPSHOTS = 50
+
+
+class Failure(Model):
+    """Why a revision is not tried again."""
+
+    name: str
+    """The revision."""
+    reason: str
+    """One of `tailhold_api.conditions.Reason`."""
+    message: str
+    """The details."""
+    at: str
+    """When, RFC 3339 in UTC."""
+
+
+class History(Model):
+    """All that cannot be seen from the other children."""
+
+    spec: Spec | None = None
+    """The last valid spec that was acted on."""
+    last_change: tuple[FieldChange, ...] = ()
+    """What it changed."""
+    snapshots: tuple[SnapshotStatus, ...] = ()
+    """Index builds that ended well, newest first."""
+    revisions: tuple[RevisionStatus, ...] = ()
+    """Revisions that have served, newest first; the first is the one that serves."""
+    switched_at: str = ""
+    """When the Service was last turned to another revision's pods, RFC 3339 in UTC."""
+    candidate: RevisionStatus | None = None
+    """The revision that is being tried."""
+    drained_at: str = ""
+    """When the serving pods were asked to make room for the candidate; empty when they were not."""
+    failure: Failure | None = Field(None)
+    """The last revision that was given up, while the spec still asks for it."""
+    ended: tuple[Ended, ...] = ()
+    """The last revisions that ended, newest first."""
+
+    def snapshot_of(self, build: str) -> SnapshotStatus | None:
+        """The snapshot that was built from a build part."""
+        return next((each for each in self.snapshots if each.build == build), None)
+
+    def has_served(self, pod_digest: str) -> bool:
+        """Whether pods of that pod part ever answered in front."""
+        return any(each.pod_digest == pod_digest for each in self.revisions)
+
+    def last_content(self, pod_digest: str) -> str | None:
+        """The content that pods of that pod part last served well with."""
+        return next((each.content_digest for each in self.revisions if each.pod_digest == pod_digest), None)
+
+    def failed(self, revision: str) -> Failure | None:
+        """Why a revision was given up, if it was."""
+        return self.failure if self.failure and self.failure.name == revision else None
+
+    def with_snapshot(self, snapshot: SnapshotStatus) -> "History":
+        """Remember a build's result."""
+        others = tuple(each for each in self.snapshots if each.build != snapshot.build)
+        return self.model_copy(update={"snapshots": (snapshot, *others)[:_SNAPSHOTS]})
+
+    def with_ended(self, name: str, reason: str, at: str) -> "History":
+        """Remember why a revision ended."""
+        return self.model_copy(update={"ended": (Ended(name=name, reason=reason, at=at), *self.ended)[:_ENDED]})
+
+    def with_failure(self, failure: Failure) -> "History":
+        """Give a revision up."""
+        given_up = self.model_copy(update={"failure": failure, "candidate": None, "drained_at": ""})
+        return given_up.with_ended(failure.name, failure.reason, failure.at)
+
+    def with_serving(self, revision: RevisionStatus, keep: int, at: str) -> "History":
+        """Remember that a revision serves. Saying so again changes nothing."""
+        bare = revision.model_copy(update={"ready_replicas": 0})
+        candidate = self.candidate if self.candidate and self.candidate.name != bare.name else None
+        known = self.model_copy(update={"candidate": candidate, "failure": None})
+        if known.revisions and known.revisions[0] == bare:
+            return known
+        others = tuple(each for each in known.revisions if each.name != bare.name)
+        served = known.model_copy(update={"revisions": (bare, *others)[: keep + 1]})
+        if not known.revisions:
+            return served
+        return served.with_ended(known.revisions[0].name, "Replaced", at)

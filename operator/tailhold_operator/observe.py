@@ -1,0 +1,212 @@
+"""What is seen of the cluster, as values that decisions are made of."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from tailhold_api import names
+from tailhold_operator.kinds import Manifest, Ref, label_of
+
+_IMAGE_TROUBLE = "ImagePullBackOff ErrImagePull InvalidImageName ErrImageNeverPull ImageInspectError".split()
+_CONTAINER_TROUBLE = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a container ended last."""
+
+    exit_code: int
+    reason: str
+    """Ours from the termination log, or else kubelet's, as `OOMKilled`."""
+    message: str
+    told: Mapping[str, Any] = field(default_factory=dict)
+    """What stands in the termination log."""
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod of ours."""
+
+    name: str
+    uid: str
+    node: str
+    ip: str
+    pod_part: str
+    """Short digest of the pod part; empty for a pod of an index Job."""
+    build: str
+    """Short digest of what an index Job builds from; empty for a server."""
+    created: str
+    phase: str
+    ready: bool
+    terminating: bool
+    restarts: int
+    waiting: str
+    """Kubelet's reason for not starting the container."""
+    waiting_message: str
+    unschedulable: str
+    """The scheduler's words; empty once a node is found."""
+    refused: str
+    """Kubelet's reason for not admitting the pod at all."""
+    ending: Ending | None
+
+    @property
+    def has_image_trouble(self) -> bool:
+        """Whether the image cannot be had."""
+        return self.waiting in _IMAGE_TROUBLE
+
+    @property
+    def has_container_trouble(self) -> bool:
+        """Whether kubelet cannot make the container."""
+        return self.waiting in _CONTAINER_TROUBLE
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """The pods of one pod part, as asked for."""
+
+    pod_part: str
+    replicas: int
+    created: datetime
+    trouble: str
+    """Why pods cannot even be created: a quota, a policy, a missing RuntimeClass."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """An index build."""
+
+    build: str
+    created: str
+    complete: bool
+    failed: bool
+    message: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a pod says of itself at `/v1/tuning`."""
+
+    pod_digest: str
+    content_digest: str
+    snapshot: str
+    phase: str = ""
+    phases: Mapping[str, int] = field(default_factory=dict)
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One fresh look at a pipeline and all that it owns."""
+
+    pipeline: Manifest
+    children: Mapping[Ref, Manifest]
+    """What the pipeline's UID controls and is not being deleted."""
+    leaving: frozenset[Ref] = frozenset()
+    """Children that are being deleted: their names are not free yet."""
+    reports: Mapping[str, Report] = field(default_factory=dict)
+    """By pod name; a pod that does not answer has none."""
+    progress: Mapping[str, Any] | None = None
+    """What the running index Job says."""
+    p99_milliseconds: int | None = None
+
+    def of_kind(self, kind: str) -> tuple[Manifest, ...]:
+        """The children of a kind."""
+        return tuple(child for ref, child in self.children.items() if ref.kind == kind)
+
+    def find(self, kind: str, name: str) -> Manifest | None:
+        """A child by name."""
+        return self.children.get(Ref(kind, self.pipeline["metadata"]["namespace"], name))
+
+
+def read_pod(manifest: Manifest) -> Pod:
+    """What matters of a pod. Missing parts of its status are as good as empty ones."""
+    status = manifest.get("status") or {}
+    containers = status.get("containerStatuses") or [{}]
+    first = containers[0]
+    waiting = (first.get("state") or {}).get("waiting") or {}
+    metadata = manifest["metadata"]
+    return Pod(
+        name=metadata["name"],
+        uid=metadata.get("uid", ""),
+        node=(manifest.get("spec") or {}).get("nodeName", ""),
+        ip=status.get("podIP", ""),
+        pod_part=label_of(manifest, names.LABEL_POD_PART),
+        build=label_of(manifest, names.LABEL_BUILD),
+        created=metadata.get("creationTimestamp", ""),
+        phase=status.get("phase", ""),
+        ready=_condition(status, "Ready").get("status") == "True",
+        terminating=bool(metadata.get("deletionTimestamp")),
+        restarts=int(first.get("restartCount", 0)),
+        waiting=waiting.get("reason", ""),
+        waiting_message=waiting.get("message", ""),
+        unschedulable=_unschedulable(status),
+        refused=_refused(status),
+        ending=_ending(first),
+    )
+
+
+def read_deployment(manifest: Manifest) -> Deployment:
+    """What matters of a Deployment."""
+    status = manifest.get("status") or {}
+    failure = _condition(status, "ReplicaFailure")
+    return Deployment(
+        pod_part=label_of(manifest, names.LABEL_POD_PART),
+        replicas=int(manifest["spec"].get("replicas", 1)),
+        created=datetime.fromisoformat(manifest["metadata"]["creationTimestamp"].replace("Z", "+00:00")),
+        trouble=failure.get("message", "") if failure.get("status") == "True" else "",
+    )
+
+
+def read_job(manifest: Manifest) -> Job:
+    """What matters of an index Job."""
+    status = manifest.get("status") or {}
+    failed = _condition(status, "Failed")
+    return Job(
+        build=label_of(manifest, names.LABEL_BUILD),
+        created=manifest["metadata"].get("creationTimestamp", ""),
+        complete=_condition(status, "Complete").get("status") == "True",
+        failed=failed.get("status") == "True",
+        message=failed.get("message", ""),
+    )
+
+
+def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    found = (each for each in status.get("conditions") or () if each.get("type") == kind)
+    return next(found, {})
+
+
+def _unschedulable(status: Mapping[str, Any]) -> str:
+    scheduled = _condition(status, "PodScheduled")
+    if scheduled.get("status") != "False" or scheduled.get("reason") != "Unschedulable":
+        return ""
+    return str(scheduled.get("message") or "no node fits")
+
+
+def _refused(status: Mapping[str, Any]) -> str:
+    if status.get("phase") != "Failed" or status.get("containerStatuses") or not status.get("reason"):
+        return ""
+    return f"{status['reason']}: {status.get('message', '')}"
+
+
+def _ending(container: Mapping[str, Any]) -> Ending | None:
+    now, before = (container.get(key) or {} for key in ("state", "lastState"))
+    ended = now.get("terminated") or before.get("terminated")
+    if not ended:
+        return None
+    told = _told(ended.get("message", ""))
+    return Ending(
+        exit_code=int(ended.get("exitCode", 0)),
+        reason=str(told.get("reason") or ended.get("reason", "")),
+        message=str(told.get("message") or ended.get("message", "")),
+        told=told,
+    )
+
+
+def _told(text: str) -> Mapping[str, Any]:
+    try:
+        told = json.loads(text)
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}

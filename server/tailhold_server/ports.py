@@ -1,0 +1,146 @@
+"""What the pipeline asks of encoder, index, chunks and engine, and the small values that pass between them."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Encoder(Protocol):
+    """Turns texts into vectors. One thread at a time."""
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for encoders that give equal vectors: a snapshot made by another one is refused."""
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """One finite row for each text; texts that are too long are cut."""
+
+
+class Searcher(Protocol):
+    """Finds the nearest vectors. One thread at a time."""
+
+    @property
+    def count(self) -> int:
+        """Vectors searched."""
+
+    def search(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Scores, higher is better, best first, and ids; an id of -1 is a place that nothing fills."""
+
+
+@dataclass(frozen=True)
+class ChunkSource:
+    """Where a chunk comes from: all that a citation says."""
+
+    document: str
+    """Path of the document within its corpus source."""
+    title: str
+    url: str | None
+    """Where readers find the document; None where the corpus source has no base URL."""
+    source: str
+    """Name of the corpus source."""
+    start: int
+    """First character of the chunk in the document's text."""
+    end: int
+    """One past the last."""
+    key: str
+    """SHA-256 of what the chunk is: the same in every snapshot that holds it."""
+
+
+class Chunks(Protocol):
+    """The chunks of a snapshot, in the order of its vectors. Any thread."""
+
+    def __len__(self) -> int: ...
+
+    def text(self, index: int) -> str:
+        """What was read from the document."""
+
+    def token_ids(self, index: int) -> Sequence[int]:
+        """The text by the generator's tokenizer, without special tokens."""
+
+    def source(self, index: int) -> ChunkSource:
+        """Where it comes from."""
+
+
+class Tokenizer(Protocol):
+    """The generator's tokenizer. Any thread."""
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of plain text: what looks like a special token in it is spelled out, so no text forges a role."""
+
+    def encode_template(self, text: str) -> list[int]:
+        """Ids of a piece of the chat template, whose special tokens are meant."""
+
+    def render(self, messages: Sequence[tuple[str, str]]) -> str:
+        """The chat template over (role, content), with the generation prompt. Raises ValueError on its refusal."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the engine draws tokens."""
+
+    max_tokens: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+
+
+@dataclass(frozen=True)
+class Delta:
+    """What an answer gained since the last one."""
+
+    text: str
+    """Whole characters only; may be empty."""
+    token_count: int
+    finish_reason: str | None = None
+    """`stop` or `length` on the last one, None before."""
+    cached_tokens: int = 0
+    """Prompt tokens whose KV blocks were there already."""
+
+
+@dataclass(frozen=True)
+class EngineProgress:
+    """Whether an engine moves."""
+
+    running: int
+    """Requests that it holds."""
+    tokens_generated: int
+    last_token_at: float
+    """Seconds on the monotonic clock of the last token, or of the first request since it was idle."""
+
+
+class Engine(Protocol):
+    """The language model. Called from the event loop alone."""
+
+    async def start(self) -> None:
+        """Returns when it can generate. Raises StartError."""
+
+    def generate(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> AsyncIterator[Delta]:
+        """Closing the iterator aborts the request. Raises EngineDied."""
+
+    async def abort(self, request_id: str) -> None:
+        """Ends a request; one that is gone already is no error."""
+
+    def is_alive(self) -> bool:
+        """Whether its process runs."""
+
+    def progress(self) -> EngineProgress:
+        """For the watch over engines that run and do not move."""
+
+    def metrics_text(self) -> str:
+        """Its own metrics in Prometheus' text format."""
+
+    def description(self) -> dict[str, object]:
+        """What it really runs with, for `/v1/tuning`."""
+
+    async def stop(self) -> None:
+        """Ends its process."""

@@ -1,0 +1,27 @@
+"""Specs that the tests start from."""
+
+import copy
+from typing import Any
+
+MINIMAL: dict[str, Any] = {
+    "generator": {"model": {"pvc": {"claimName": "models", "path": "smollm2"}}},
+    "embedder": {"model": {"pvc": {"claimName": "models", "path": "minilm"}}, "dimension": 384},
+    "index": {"store": {"claimName": "snapshots"}},
+    "corpus": {"sources": [{"name": "handbook", "pvc": {"claimName": "documents"}}]},
+}
+
+
+def merged(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """A deep copy of `base` with `change` laid over it; lists and scalars are replaced."""
+    out = copy.deepcopy(base)
+    for key, value in change.items():
+        old = out.get(key)
+        out[key] = merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else copy.deepcopy(value)
+    return out
+
+
+def at(path: tuple[str, ...], value: Any) -> dict[str, Any]:
+    """`value` as the leaf of nested objects; a step `name[]` is a list of one."""
+    for step in reversed(path):
+        value = {step[:-2]: [value]} if step.endswith("[]") else {step: value}
+    return dict(value)
