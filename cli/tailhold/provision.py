@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import tailhold_local
-from tailhold_local import Cluster
+from tailhold_local import Cluster, binaries
 from tailhold_local.build_images import build_images
 from tailhold_local.layout import cache_root
 
@@ -24,21 +24,26 @@ def local_cluster(
     steps: Steps, name: str, *, nodes: int = 1, gpus: int = 2, slot: int | None = None, full: bool = False
 ) -> tuple[Cluster, Target]:
     """A running local cluster with Tailhold installed and the example's claims in place."""
-    cache = cache_root()
+    with steps.step("local Kubernetes"):
+        cluster = tailhold_local.up(name, nodes=nodes, gpus=gpus, slot=slot)
+    return cluster, equip(steps, cluster, full=full)
+
+
+def equip(steps: Steps, cluster: Cluster, *, full: bool = False) -> Target:
+    """Install Tailhold on a running local cluster, and put the example's claims in place."""
+    cache, target = cache_root(), target_of(cluster)
     with steps.step("models and documents"):
         ensure_models(cache)
         ensure_corpus(cache)
-    with steps.step("local Kubernetes"):
-        cluster = tailhold_local.up(name, nodes=nodes, gpus=gpus, slot=slot)
-    target = target_of(cluster)
     _install_local(steps, cluster, target, full=full)
     target.apply(*volumes.manifests(cache / "claims", NAMESPACE))
-    return cluster, target
+    return target
 
 
 def target_of(cluster: Cluster) -> Target:
     """The local cluster as commands speak to it."""
-    return Target(str(cluster.kubectl_path), str(cluster.helm_path), cluster.kubeconfig)
+    programs = binaries.located()
+    return Target(programs["kubectl"], programs["helm"], cluster.env)
 
 
 def _install_local(steps: Steps, cluster: Cluster, target: Target, *, full: bool) -> None:

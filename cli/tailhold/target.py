@@ -3,8 +3,8 @@
 import json
 import os
 import subprocess
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -18,8 +18,8 @@ class Target:
 
     kubectl_path: str
     helm_path: str
-    kubeconfig: Path | None = None
-    """The user's own where it is not given."""
+    env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    """Environment of both, with the KUBECONFIG that they read."""
     context: str | None = None
     """The configuration's current context where it is not given."""
 
@@ -44,8 +44,7 @@ class Target:
         return self.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(listed))
 
     def _run(self, words: tuple[str, ...], stdin: str | None) -> str:
-        env = dict(os.environ) | ({"KUBECONFIG": str(self.kubeconfig)} if self.kubeconfig else {})
-        done = subprocess.run(words, input=stdin, capture_output=True, text=True, env=env, check=False)
+        done = subprocess.run(words, input=stdin, capture_output=True, text=True, env=self.env, check=False)
         if done.returncode:
             raise CommandFailed(f"{' '.join(words[:4])} ...: {(done.stderr or done.stdout).strip()}")
         return done.stdout

@@ -48,7 +48,7 @@ def run(console: Console, *, full: bool) -> None:
         console.print(f"[bold]{question.text}[/bold]")
         print_answer(console, url, question.text, ANSWER_TOKENS)
     _print_hit_rate(console, pipeline)
-    _print_next(console, cluster, url, time.monotonic() - start)
+    _print_next(console, cluster, target, url, time.monotonic() - start)
 
 
 def service_url(target: Target, namespace: str, name: str) -> str:
@@ -77,11 +77,11 @@ def _print_hit_rate(console: Console, pipeline: dict[str, Any]) -> None:
         console.print(f"  missed: {miss}", markup=False, style="dim")
 
 
-def _print_next(console: Console, cluster: Cluster, url: str, seconds: float) -> None:
+def _print_next(console: Console, cluster: Cluster, target: Target, url: str, seconds: float) -> None:
     console.rule()
     console.print(
         f"""ready after {seconds:.0f} s. Try next:
-  export KUBECONFIG={cluster.kubeconfig} PATH={Path(cluster.kubectl_path).parent}:$PATH
+  export KUBECONFIG={cluster.kubeconfig} PATH={Path(target.kubectl_path).parent}:$PATH
   kubectl get ragp -o wide
   kubectl patch ragp handbook --type merge -p '{{"spec":{{"retrieval":{{"topK":3}}}}}}'   # restarts nothing
   tailhold ask --url {url} "How do I add a user to a group?"

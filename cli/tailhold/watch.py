@@ -20,7 +20,7 @@ def condition(pipeline: dict[str, Any], kind: str) -> dict[str, Any]:
 def is_ready(pipeline: dict[str, Any]) -> bool:
     """Whether the newest spec is what serves."""
     ready = condition(pipeline, "Ready")
-    return ready["status"] == "True" and ready.get("observedGeneration") == pipeline["metadata"]["generation"]
+    return bool(ready["status"] == "True" and ready.get("observedGeneration") == pipeline["metadata"]["generation"])
 
 
 def headline(pipeline: dict[str, Any]) -> str:

@@ -129,7 +129,7 @@ def _resolved(node: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any]:
         rest = {key: value for key, value in node.items() if key not in ("anyOf", "default")}
         return _resolved(chosen | rest, defs)
     if "$ref" in node:
-        target = defs[node["$ref"].rsplit("/", 1)[1]]
+        target: dict[str, Any] = defs[node["$ref"].rsplit("/", 1)[1]]
         return target | {key: value for key, value in node.items() if key != "$ref"}
     return node
 

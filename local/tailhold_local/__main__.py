@@ -25,7 +25,8 @@ def main(arguments: list[str] | None = None) -> int:
 def describe(found: Status) -> str:
     """A status, for a person."""
     cluster = found.cluster
-    rows = [f"  {name:26} {f'pid {pid}' if pid else 'does not run'}" for name, pid in found.components.items()]
+    pids = {name: f"pid {pid}" if pid else "does not run" for name, pid in found.components.items()}
+    rows = [f"  {name:26} {pid}" for name, pid in pids.items()]
     known = {name: found.nodes.get(name) for name in cluster.nodes}
     nodes = [f"  {name:26} {'Ready' if ready else 'not Ready'}" for name, ready in known.items()]
     facts = {

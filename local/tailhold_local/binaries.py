@@ -71,7 +71,8 @@ def link_flags(build: Build, version: str) -> str:
         return "-s -w"
     major, minor, _ = version.removeprefix("v").split(".", 2)
     facts = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
-    return " ".join(["-s -w", *(f"-X k8s.io/component-base/version.{key}={value}" for key, value in facts.items())])
+    told = [f"-X k8s.io/component-base/version.{key}={value}" for key, value in facts.items()]
+    return " ".join(["-s -w", *told])
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,8 @@ def _build(build: Build, toolchain: str, progress: Progress) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     log.parent.mkdir(parents=True, exist_ok=True)
-    with progress.step(f"building {build.name} {_version(build)}, kept for later runs"), log.open("w") as output:
+    title = f"building {build.name} {_version(build)}, kept for later runs"
+    with progress.step(title), log.open("w") as output:
         for name, package in build.commands:
             flags = ["-trimpath", "-ldflags", link_flags(build, _version(build)), "-o", str(partial / name)]
             _run([toolchain, "build", *flags, package], build.folder, output.fileno(), log)
@@ -137,4 +139,4 @@ def _run(command: list[str], folder: Path, output: int, log: Path) -> None:
     done = subprocess.run(command, cwd=folder, env=env, stdout=output, stderr=output, check=False)
     if done.returncode:
         end = log.read_text(errors="replace").strip()[-800:]
-        raise LocalError(f"{' '.join(command)} failed; the whole log is {log}:\n{end}\nRun the command again to go on")
+        raise LocalError(f"`{' '.join(command)}` failed; its log is {log} and ends:\n{end}")

@@ -63,7 +63,7 @@ class Cluster:
 
     @property
     def env(self) -> dict[str, str]:
-        """This process's environment with KUBECONFIG set, our programs on the PATH and no proxy in between."""
+        """This process's environment with KUBECONFIG, our programs on the PATH and no proxy in between."""
         built = binaries.located()
         folders = [str(Path(built[program]).parent) for program in ("kubectl", "helm")]
         path = os.pathsep.join((*folders, os.environ.get("PATH", "")))
@@ -101,7 +101,8 @@ class Cluster:
     def inside(self, *command: str, node: str = "node-a") -> "subprocess.CompletedProcess[str]":
         """Run a command in a node's network, as its programs see it."""
         network = self.layout.node(_letter(node)).network
-        return subprocess.run(["nsenter", f"--net={network}", *command], capture_output=True, text=True, check=False)
+        entered = ["nsenter", f"--net={network}", *command]
+        return subprocess.run(entered, capture_output=True, text=True, check=False)
 
     def tail(self, component: str, lines: int = 20) -> str:
         """The end of a component's log."""
@@ -110,7 +111,8 @@ class Cluster:
 
     def _ctr(self, node: str, *arguments: str) -> str:
         socket = self.layout.node(_letter(node)).containerd_socket
-        return _output(["ctr", "--address", str(socket), "--namespace", "k8s.io", *arguments], os.environ, None, 300)
+        command = ["ctr", "--address", str(socket), "--namespace", "k8s.io", *arguments]
+        return _output(command, os.environ, None, timeout=300)
 
     def _run(self, program: str, arguments: tuple[str, ...], stdin: str | None, timeout: float) -> str:
         return _output([binaries.located()[program], *arguments], self.env, stdin, timeout)

@@ -15,8 +15,14 @@ ETCD_PEER = "http://127.0.0.1:2380"
 
 def subjects(addresses: Addresses, settings: Settings) -> tuple[Subject, ...]:
     """Everyone who gets a certificate."""
-    api = (addresses.control, addresses.api_service, "127.0.0.1", "localhost", "kubernetes", "kubernetes.default")
-    names = (*api, "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
+    short = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+    names = (
+        addresses.control,
+        addresses.api_service,
+        "127.0.0.1",
+        *short,
+        "kubernetes.default.svc.cluster.local",
+    )
     nodes = (addresses.node(letter) for letter in settings.letters)
     return (
         Subject("apiserver", "kube-apiserver", addresses=names),
@@ -170,4 +176,5 @@ def _scheduler(layout: Layout, binaries: Binaries) -> Component:
 
 
 def _dns(layout: Layout, binaries: Binaries) -> Component:
-    return Component("coredns", (binaries["coredns"], "-conf", str(layout.config("Corefile")), "-dns.port", str(DNS_PORT)))
+    command = (binaries["coredns"], "-conf", str(layout.config("Corefile")), "-dns.port", str(DNS_PORT))
+    return Component("coredns", command)

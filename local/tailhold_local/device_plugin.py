@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent import futures
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -69,7 +70,7 @@ class Plugin:
 
 def serve(plugin: Plugin, socket: Path) -> grpc.Server:
     """Serve the plugin's side of the protocol on a socket."""
-    handlers = {
+    handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(
             plugin.options, api.Empty.FromString, api.DevicePluginOptions.SerializeToString
         ),

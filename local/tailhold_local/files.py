@@ -44,17 +44,20 @@ def configurations(layout: Layout, addresses: Addresses, settings: Settings) -> 
     return texts
 
 
-def _node_configurations(layout: Layout, addresses: Addresses, settings: Settings, letter: str) -> dict[Path, str]:
+def _node_configurations(
+    layout: Layout, addresses: Addresses, settings: Settings, letter: str
+) -> dict[Path, str]:
     paths, own = layout.node(letter), addresses.node(letter)
     group = cgroups.name_of(layout.name)
-    sysctls = {paths.folder / "sysctl" / key.replace("/", "."): value for key, value in node.PRESET_SYSCTLS.items()}
+    preset = node.PRESET_SYSCTLS.items()
+    sysctls = {paths.folder / "sysctl" / key.replace("/", "."): f"{value}\n" for key, value in preset}
     return {
         layout.config(f"containerd-{letter}.toml"): node.containerd_config(paths),
         layout.config(f"kubelet-{letter}.json"): node.kubelet_config(layout, addresses, own, group),
         layout.config(f"kube-proxy-{letter}.json"): node.proxy_config(layout, addresses, own),
         paths.folder / "cni.d" / "10-tailhold.conflist": node.cni_config(own),
         paths.gpus: encode(named(settings.numa_of_gpus())),
-        **{path: f"{value}\n" for path, value in sysctls.items()},
+        **sysctls,
     }
 
 

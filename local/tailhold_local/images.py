@@ -1,4 +1,4 @@
-"""Images that need no registry: the pause image, and a Debian base to build others from."""
+"""Builds images with buildah, in a store of our own, and keeps them as OCI archives."""
 
 import os
 import shutil
@@ -14,20 +14,30 @@ from tailhold_local.machine import search_path
 from tailhold_local.node import PAUSE
 from tailhold_local.progress import Progress
 
-PAUSE_FILES = "FROM scratch\nCOPY busybox /busybox\nENTRYPOINT [\"/busybox\", \"sleep\", \"2147483647\"]\n"
+PAUSE_FILES = 'FROM scratch\nCOPY busybox /busybox\nENTRYPOINT ["/busybox", "sleep", "2147483647"]\n'
 BUSYBOX = Path("/bin/busybox")
 
 
 def buildah(*arguments: str) -> str:
     """Run buildah on a store of our own, without the isolation that needs a container engine."""
-    root = cache_root() / "images"
-    storage = ["--root", str(root / "store"), "--runroot", str(root / "run"), "--storage-driver", "vfs"]
+    command = ["buildah", *_storage(cache_root() / "images"), *arguments]
     env = {**os.environ, "BUILDAH_ISOLATION": "chroot", "PATH": search_path()}
-    command = ["buildah", *storage, *arguments]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise LocalError(f"buildah {' '.join(arguments)} failed: {(done.stderr or done.stdout).strip()[-800:]}")
+        end = (done.stderr or done.stdout).strip()[-800:]
+        raise LocalError(f"buildah {' '.join(arguments)} failed: {end}")
     return done.stdout
+
+
+def has(tag: str) -> bool:
+    """Whether the store holds the image."""
+    return tag in buildah("images", "--format", "{{.Name}}:{{.Tag}}").split()
+
+
+def restore(archive: Path, tag: str) -> None:
+    """Bring an image back into the store from its archive."""
+    image = buildah("pull", "--quiet", f"oci-archive:{archive}").strip()
+    buildah("tag", image, tag)
 
 
 def ensure_pause_image(progress: Progress) -> Path:
@@ -56,6 +66,18 @@ def export(tag: str, archive: Path) -> Path:
     buildah("push", "--quiet", tag, f"oci-archive:{partial}:{tag}")
     partial.rename(archive)
     return archive
+
+
+def _storage(folder: Path) -> list[str]:
+    folder.mkdir(parents=True, exist_ok=True)
+    places = ["--root", str(folder / "store"), "--runroot", str(folder / "run")]
+    return [*places, "--storage-driver", "vfs" if _on_overlay(folder) else "overlay"]
+
+
+def _on_overlay(folder: Path) -> bool:
+    """Whether the folder lies on an overlay, as in a container: such a folder cannot carry another."""
+    command = ["stat", "--file-system", "--format=%T", str(folder)]
+    return "overlay" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from tailhold_local import addons, binaries, cgroups, files, images, machine, network, node, processes
@@ -134,9 +135,13 @@ def _finish(cluster: Cluster, progress: Progress) -> Cluster:
         cluster.kubectl("apply", "--server-side", "-f", "-", stdin=addons.manifests(cluster.addresses))
     with progress.step(f"waiting for {' and '.join(cluster.nodes)}"):
         for letter in cluster.settings.letters:
-            _wait(cluster, f"kubelet-{letter}", lambda at=letter: cluster.api.nodes().get(f"node-{at}", False))
+            _wait(cluster, f"kubelet-{letter}", partial(_node_ready, cluster, f"node-{letter}"))
         _wait(cluster, "kube-controller-manager", cluster.api.has_default_account)
     return cluster
+
+
+def _node_ready(cluster: Cluster, name: str) -> bool:
+    return cluster.api.nodes().get(name, False)
 
 
 def _load_pause(cluster: Cluster, archive: Path) -> None:
@@ -151,14 +156,15 @@ def _wait(cluster: Cluster, component: str, ready: Callable[[], bool]) -> None:
     while not ready():
         if time.monotonic() > deadline:
             raise LocalError(
-                f"{component} is not ready after {READY_WITHIN:.0f} s; its log is {cluster.logs / component}.log"
-                f" and ends:\n{cluster.tail(component, 8)}\n`tailhold down --name {cluster.name}` cleans up"
+                f"{component} is not ready after {READY_WITHIN:.0f} s; `tailhold down --name {cluster.name}`"
+                f" cleans up. Log: {cluster.logs / component}.log and ends:\n{cluster.tail(component, 8)}"
             )
         time.sleep(0.1)
 
 
 def _running(layout: Layout) -> Cluster | None:
-    return Cluster.find(layout.name) if layout.settings.exists() and processes.find_supervisor(layout) else None
+    alive = layout.settings.exists() and processes.find_supervisor(layout)
+    return Cluster.find(layout.name) if alive else None
 
 
 def _refuse_another_shape(running: Cluster, wanted: Settings, slot: int | None) -> None:
@@ -177,7 +183,8 @@ def _remove(layout: Layout) -> None:
     settings = Settings.from_json(layout.settings.read_text()) if layout.settings.exists() else None
     network.remove(layout, Addresses(settings.slot).link if settings else None)
     cgroups.remove(layout.name)
-    shutil.rmtree(layout.folder, ignore_errors=False) if layout.folder.exists() else None
+    if layout.folder.exists():
+        shutil.rmtree(layout.folder)
     for point in node.MOUNT_POINTS:
         _remove_if_empty(Path(point))
 

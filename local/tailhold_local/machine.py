@@ -52,7 +52,7 @@ def objection(machine: Machine, disk_needed: int) -> str | None:
     if machine.memory < MEMORY:
         return (
             f"the local cluster needs {MEMORY / GIB:.0f} GiB of available memory, this machine has"
-            f" {machine.memory / GIB:.1f}: stop something (`tailhold down` stops a cluster) or take a larger machine"
+            f" {machine.memory / GIB:.1f}: stop something, such as a cluster with `tailhold down`"
         )
     if machine.disk < disk_needed:
         return (
@@ -94,7 +94,8 @@ def install_missing(progress: Progress) -> None:
     if not missing:
         return
     if not shutil.which("apt-get"):
-        raise LocalError(f"these packages are missing, and apt-get is not here to install them: {' '.join(missing)}")
+        names = " ".join(missing)
+        raise LocalError(f"programs of these Debian packages are missing, and there is no apt-get: {names}")
     with progress.step(f"installing {' '.join(missing)}"):
         _apt_get("update")
         _apt_get("install", "--yes", "--no-install-recommends", *missing)
@@ -106,11 +107,13 @@ def _present(program: str) -> bool:
 
 def search_path() -> str:
     """The caller's PATH and the folders of system programs, which a plain user's PATH may lack."""
-    return os.pathsep.join((os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"))
+    system = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+    return os.pathsep.join((os.environ.get("PATH", ""), *system))
 
 
 def _apt_get(*arguments: str) -> None:
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    done = subprocess.run(["apt-get", "-qq", *arguments], env=env, capture_output=True, text=True, check=False)
+    command = ["apt-get", "-qq", *arguments]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         raise LocalError(f"apt-get {' '.join(arguments)} failed: {done.stderr.strip()[-500:]}")

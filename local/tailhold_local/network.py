@@ -1,6 +1,6 @@
 """The network namespaces of a cluster and the links between them.
 
-    host ── tailhold<slot> ══ eth0 of node a (control plane) ── node-b ══ eth0 of node b
+host ── tailhold<slot> ══ eth0 of node a (control plane) ── node-b ══ eth0 of node b
 """
 
 import subprocess

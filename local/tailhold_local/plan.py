@@ -1,9 +1,9 @@
 """What a cluster was asked to be, and what its supervisor runs: plain values, kept as JSON."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from tailhold_local.addresses import SLOTS
 from tailhold_local.errors import LocalError
@@ -22,7 +22,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.slot not in SLOTS:
-            raise LocalError(f"slot {self.slot}: use one from {SLOTS.start} to {SLOTS.stop - 1}, or leave --slot out")
+            raise LocalError(f"slot {self.slot}: use one from 0 to {SLOTS.stop - 1}, or leave --slot out")
         if self.nodes not in (1, 2):
             raise LocalError(f"{self.nodes} nodes: one machine carries 1 or 2")
         if not 0 <= self.gpus <= 64:
@@ -79,6 +79,6 @@ class Plan:
         return Plan(fields["cgroup"], Path(fields["logs"]), setup, components)
 
 
-def _component(fields: dict[str, Sequence[str]]) -> Component:
+def _component(fields: dict[str, Any]) -> Component:
     environment = tuple((key, value) for key, value in fields["environment"])
-    return Component(str(fields["name"]), tuple(fields["command"]), environment)
+    return Component(fields["name"], tuple(fields["command"]), environment)

@@ -96,7 +96,7 @@ def kill(supervisor: psutil.Process, timeout: float = 20) -> None:
     waited = [supervisor, *([launcher] if launcher and launcher.name() == "unshare" else [])]
     _, alive = psutil.wait_procs(waited, timeout=timeout)
     if alive:
-        raise LocalError(f"process {alive[0].pid} of the cluster does not end; look at it with `ps`, then try again")
+        raise LocalError(f"process {alive[0].pid} of the cluster does not end: look at it with `ps`")
 
 
 def _environment() -> dict[str, str]:

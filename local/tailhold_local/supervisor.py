@@ -59,7 +59,7 @@ def start(component: Component, logs: Path) -> int:
 
 def reap() -> dict[int, int]:
     """Collect every child that has ended, orphans too: process ids and exit statuses."""
-    ended = {}
+    ended: dict[int, int] = {}
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)

@@ -68,6 +68,11 @@ class History(Model):
         others = tuple(each for each in self.snapshots if each.build != snapshot.build)
         return self.model_copy(update={"snapshots": (snapshot, *others)[:_SNAPSHOTS]})
 
+    def aimed_at(self, revision: str) -> "History":
+        """Forget a failure of another revision than the one that is asked for now: it may be tried again."""
+        stale = self.failure is not None and self.failure.name != revision
+        return self.model_copy(update={"failure": None}) if stale else self
+
     def with_ended(self, name: str, reason: str, at: str) -> "History":
         """Remember why a revision ended."""
         return self.model_copy(update={"ended": (Ended(name=name, reason=reason, at=at), *self.ended)[:_ENDED]})
@@ -81,7 +86,7 @@ class History(Model):
         """Remember that a revision serves. Saying so again changes nothing."""
         bare = revision.model_copy(update={"ready_replicas": 0})
         candidate = self.candidate if self.candidate and self.candidate.name != bare.name else None
-        known = self.model_copy(update={"candidate": candidate, "failure": None})
+        known = self.model_copy(update={"candidate": candidate})
         if known.revisions and known.revisions[0] == bare:
             return known
         others = tuple(each for each in known.revisions if each.name != bare.name)

@@ -1,0 +1,193 @@
+"""Builds Tailhold's own images from this checkout, and builds nothing whose inputs are unchanged.
+
+An image is named by the digest of what goes into it, so a pod that names it never gets an older one.
+"""
+
+import hashlib
+import json
+import os
+import re
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tailhold_local import base_image, images
+from tailhold_local.errors import LocalError
+from tailhold_local.layout import cache_root
+from tailhold_local.locks import locked
+from tailhold_local.progress import Progress
+
+ROOT = Path(__file__).parents[2]
+KEPT = 3
+"""Archives kept of each image: what runs, what is built, and one to go back to."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one image is built."""
+
+    name: str
+    """Of the image, within localhost/tailhold."""
+    dockerfile: str
+    target: str
+    """A stage of the Dockerfile; its last one if empty."""
+
+
+RECIPES: Mapping[str, Recipe] = {
+    "operator": Recipe("operator", "Dockerfile.operator", ""),
+    "mounted": Recipe("server", "Dockerfile.server", "mounted"),
+    "cpu": Recipe("server", "Dockerfile.server", "cpu"),
+    "gpu": Recipe("server", "Dockerfile.server", "gpu"),
+}
+QUICK = ("operator", "mounted")
+"""What a local node needs: it mounts the server's heavy dependencies from this machine."""
+
+
+@dataclass(frozen=True)
+class BuiltImage:
+    """An image that is ready to be imported."""
+
+    reference: str
+    """What a pod names."""
+    archive: Path
+    """The image as an OCI archive."""
+    digest: str
+    """Of its manifest."""
+
+
+def build_images(
+    targets: Sequence[str] = QUICK, *, full: bool = False, root: Path = ROOT, progress: Progress | None = None
+) -> dict[str, BuiltImage]:
+    """Each target's image, built if its inputs changed; `full` adds the server that carries its dependencies."""
+    shown = progress or Progress()
+    wanted = (*targets, *(["cpu"] if full and "cpu" not in targets else []))
+    unknown = sorted(set(wanted) - RECIPES.keys())
+    if unknown:
+        raise LocalError(f"no image {', '.join(unknown)}: there are {', '.join(RECIPES)}")
+    base = base_image.ensure_base_image(shown)
+    with locked(cache_root() / ".images.lock"):
+        return {target: _ensure(target, root, base, shown) for target in wanted}
+
+
+def input_digest(recipe: Recipe, root: Path, base: str) -> str:
+    """12 hex digits over the Dockerfile, everything it copies, the target and the base."""
+    total = hashlib.sha256(f"{recipe.target}\0{base}\0".encode())
+    for path in (root / recipe.dockerfile, *_copied(recipe, root)):
+        content = hashlib.sha256(path.read_bytes()).hexdigest()
+        total.update(f"{path.relative_to(root)}\0{content}\0".encode())
+    return total.hexdigest()[:12]
+
+
+def copied_paths(dockerfile: str, target: str) -> tuple[str, ...]:
+    """What a Dockerfile's text copies from the checkout into the target, through all the stages it is made of."""
+    stages = _stages(dockerfile)
+    pending, seen, found = [target or list(stages)[-1]], set[str](), list[str]()
+    while pending:
+        name = pending.pop()
+        if name in stages and name not in seen:
+            seen.add(name)
+            pending += re.findall(r"(?:^FROM |--from=)(\S+)", stages[name], re.MULTILINE)
+            found += re.findall(r"^COPY (?!--)(\S+) ", stages[name], re.MULTILINE)
+    return tuple(sorted(found))
+
+
+def archive_digest(archive: Path) -> str:
+    """The digest of the manifest in an OCI archive."""
+    with tarfile.open(archive) as tar:
+        index = tar.extractfile("index.json")
+        assert index is not None
+        return str(json.load(index)["manifests"][0]["digest"])
+
+
+def _stages(dockerfile: str) -> dict[str, str]:
+    """The text of each stage by its name, the last and nameless one by ''."""
+    parts = re.split(r"^(?=FROM )", dockerfile, flags=re.MULTILINE)[1:]
+    named = (re.match(r"FROM \S+(?: AS (\S+))?", part) for part in parts)
+    return {(match[1] or "" if match else ""): part for match, part in zip(named, parts, strict=True)}
+
+
+def _copied(recipe: Recipe, root: Path) -> Iterator[Path]:
+    for name in copied_paths((root / recipe.dockerfile).read_text(), recipe.target):
+        path = root / name
+        if not path.exists():
+            raise LocalError(f"{recipe.dockerfile} copies {name}, which is not in {root}")
+        yield from sorted(child for child in (path.rglob("*") if path.is_dir() else [path]) if _counts(child))
+
+
+def _counts(path: Path) -> bool:
+    return path.is_file() and "__pycache__" not in path.parts
+
+
+def _ensure(target: str, root: Path, base: str, progress: Progress) -> BuiltImage:
+    recipe = RECIPES[target]
+    digest = input_digest(recipe, root, base)
+    reference = f"localhost/tailhold/{recipe.name}:{digest}"
+    archive = _folder() / f"{target}-{digest}.tar"
+    if archive.exists():
+        archive.touch()
+    else:
+        with progress.step(f"building {reference} ({target})"), _secrets() as secrets:
+            _build(recipe, root, base, reference, secrets)
+            _export(reference, archive)
+    _prune(target, recipe)
+    return BuiltImage(reference, archive, archive_digest(archive))
+
+
+def _build(recipe: Recipe, root: Path, base: str, reference: str, secrets: Sequence[str]) -> None:
+    target = [f"--target={recipe.target}"] if recipe.target else []
+    file = ["--file", str(root / recipe.dockerfile)]
+    images.buildah(
+        "build", "--layers", f"--build-arg=BASE={base}", *secrets, *target, "--tag", reference, *file, str(root)
+    )
+
+
+def _export(reference: str, archive: Path) -> None:
+    """Uncompressed: it never leaves this machine, and compressing 6 GB takes minutes."""
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    partial = archive.with_name(f".{archive.name}.partial")
+    partial.unlink(missing_ok=True)
+    images.buildah("push", "--quiet", "--disable-compression", reference, f"oci-archive:{partial}:{reference}")
+    partial.rename(archive)
+
+
+@contextmanager
+def _secrets(env: Mapping[str, str] = os.environ) -> Iterator[list[str]]:
+    """pip in the build trusts and asks whom pip on this machine does; nothing of it stays in the image."""
+    bundle = Path(env.get("PIP_CERT") or env.get("SSL_CERT_FILE") or "/etc/ssl/certs/ca-certificates.crt")
+    with tempfile.NamedTemporaryFile("w", suffix=".conf") as config:
+        config.write("[global]\n")
+        if env.get("PIP_INDEX_URL"):
+            config.write(f"index-url = {env['PIP_INDEX_URL']}\n")
+        if bundle.is_file():
+            config.write("cert = /run/secrets/ca.crt\n")
+        config.flush()
+        ca = [f"--secret=id=ca.crt,src={bundle}"] if bundle.is_file() else []
+        yield [f"--secret=id=pip.conf,src={config.name}", *ca]
+
+
+def _prune(target: str, recipe: Recipe) -> None:
+    archives = sorted(_folder().glob(f"{target}-*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for old in archives[KEPT:]:
+        reference = f"localhost/tailhold/{recipe.name}:{old.stem.removeprefix(f'{target}-')}"
+        if images.has(reference):
+            images.buildah("rmi", "--force", reference)
+        old.unlink()
+
+
+def _folder() -> Path:
+    return cache_root() / "images"
+
+
+def main() -> int:
+    """`python -m tailhold_local.build_images [target ...]`: build and print reference, archive and digest."""
+    for target, image in build_images(sys.argv[1:] or QUICK).items():
+        print(target, image.reference, image.archive, image.digest)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

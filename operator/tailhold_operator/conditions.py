@@ -1,0 +1,70 @@
+"""Conditions as the Kubernetes API conventions want them: the time moves with the status, and only then."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from tailhold_api.conditions import ConditionType, Reason
+from tailhold_api.status import Condition
+from tailhold_operator.findings import FINE, Finding, stuck
+
+_LONGEST = 4096
+_ORDER = (
+    ConditionType.ACCEPTED,
+    ConditionType.INDEX_LOADED,
+    ConditionType.ROLLED_OUT,
+    ConditionType.MODEL_LOADED,
+    ConditionType.AVAILABLE,
+)
+"""Which one `Ready` takes its reason from: the first that does not hold."""
+
+
+def stamp(moment: datetime) -> str:
+    """A moment in whole seconds, RFC 3339 in UTC."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def summary(findings: Mapping[ConditionType, Finding]) -> Finding:
+    """Ready: all hold, or else the first that does not."""
+    failing = (findings[kind] for kind in _ORDER if kind in findings and not findings[kind].holds)
+    return next(failing, FINE)
+
+
+def set_conditions(
+    before: Iterable[Condition], findings: Mapping[ConditionType, Finding], generation: int, now: datetime
+) -> tuple[Condition, ...]:
+    """All conditions of a pipeline, with the summary and kstatus's two where they are true."""
+    ready = summary(findings)
+    known = {each.type: each for each in before}
+    told = {ConditionType.READY: ready, **{kind: findings[kind] for kind in ConditionType if kind in findings}}
+    if not ready.holds:
+        extra = ConditionType.STALLED if _is_stuck(findings) else ConditionType.RECONCILING
+        told[extra] = Finding(True, _why(findings).reason, _why(findings).message)
+    return tuple(_condition(known.get(kind), kind, each, generation, now) for kind, each in told.items())
+
+
+def _is_stuck(findings: Mapping[ConditionType, Finding]) -> bool:
+    return any(each.stalled for each in findings.values())
+
+
+def _why(findings: Mapping[ConditionType, Finding]) -> Finding:
+    return next((each for each in findings.values() if each.stalled), summary(findings))
+
+
+def _condition(
+    before: Condition | None, kind: ConditionType, finding: Finding, generation: int, now: datetime
+) -> Condition:
+    status = "True" if finding.holds else "False"
+    since = before.last_transition_time if before and before.status == status else stamp(now)
+    return Condition(
+        type=kind.value,
+        status=status,
+        observed_generation=generation,
+        last_transition_time=since,
+        reason=finding.reason.value,
+        message=finding.message[:_LONGEST],
+    )
+
+
+def refused(message: str) -> Finding:
+    """The spec is not understood."""
+    return stuck(Reason.INVALID_SPEC, message)

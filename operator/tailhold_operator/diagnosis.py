@@ -1,0 +1,85 @@
+"""Why pods do not answer yet: one reason out of what scheduler, kubelet and the pods themselves say."""
+
+from collections.abc import Mapping, Sequence
+
+from tailhold_api.conditions import Reason
+from tailhold_operator.findings import Finding, reason_of, stuck, waiting
+from tailhold_operator.observe import Deployment, Pod, Report
+
+HOPELESS = 2
+"""The exit code that says that trying again cannot help."""
+_LOOPING = 3
+
+
+def diagnose(
+    pods: Sequence[Pod], deployment: Deployment | None, reports: Mapping[str, Report], gpu: str
+) -> Finding:
+    """The most telling trouble of pods that are not all ready."""
+    idle = [pod for pod in pods if not pod.ready and not pod.terminating]
+    for look in (_ended, _image, _unschedulable, _rejected):
+        found = look(idle, gpu)
+        if found:
+            return found
+    if deployment and deployment.trouble:
+        return stuck(Reason.POD_REFUSED, deployment.trouble)
+    return _starting(idle, reports)
+
+
+def lacks_room(pod: Pod) -> bool:
+    """Whether the scheduler finds a node that fits, and is full."""
+    return "Insufficient" in pod.unschedulable or "Too many pods" in pod.unschedulable
+
+
+def _ended(pods: Sequence[Pod], gpu: str) -> Finding | None:
+    ended = [pod for pod in pods if pod.ending and (pod.waiting or pod.ending.exit_code or pod.restarts)]
+    if not ended:
+        return None
+    worst = max(ended, key=lambda pod: pod.restarts)
+    ending = worst.ending
+    assert ending is not None  # noqa: S101 - filtered above
+    text = f"pod {worst.name} ended with exit code {ending.exit_code}: {ending.message or ending.reason}"
+    if ending.exit_code == HOPELESS:
+        return stuck(reason_of(ending.reason, Reason.START_FAILED), text)
+    if worst.waiting == "CrashLoopBackOff" or worst.restarts >= _LOOPING:
+        reason = reason_of(ending.reason, Reason.CRASH_LOOP)
+        return stuck(reason, f"{text}; started {worst.restarts + 1} times")
+    return waiting(reason_of(ending.reason, Reason.START_FAILED), text)
+
+
+def _image(pods: Sequence[Pod], gpu: str) -> Finding | None:
+    for pod in pods:
+        if pod.has_image_trouble or pod.has_container_trouble:
+            return waiting(Reason.WAITING_FOR_PODS, f"pod {pod.name}: {pod.waiting}: {pod.waiting_message}")
+    return None
+
+
+def _unschedulable(pods: Sequence[Pod], gpu: str) -> Finding | None:
+    left = [pod for pod in pods if pod.unschedulable]
+    if not left:
+        return None
+    words = left[0].unschedulable
+    reason = Reason.INSUFFICIENT_GPU if f"Insufficient {gpu}" in words else Reason.UNSCHEDULABLE
+    return waiting(reason, f"{len(left)} of {len(pods)} pods that are not ready have no node: {words}")
+
+
+def _rejected(pods: Sequence[Pod], gpu: str) -> Finding | None:
+    refused = [pod for pod in pods if pod.refused]
+    if not refused:
+        return None
+    nodes = ", ".join(sorted({pod.node for pod in refused}))
+    text = f"{len(refused)} pods were not admitted on {nodes}: {refused[-1].refused}"
+    return waiting(Reason.POD_REFUSED, text)
+
+
+def _starting(pods: Sequence[Pod], reports: Mapping[str, Report]) -> Finding:
+    running = [pod for pod in pods if pod.phase == "Running"]
+    if not running:
+        return waiting(Reason.WAITING_FOR_PODS, f"{len(pods)} pods wait for their containers")
+    report = next((reports[pod.name] for pod in running if pod.name in reports), None)
+    if report and report.error:
+        return waiting(Reason.NOT_READY, f"pod {running[0].name}: {report.error}")
+    if report and report.phase:
+        return waiting(Reason.LOADING_MODEL, f"pod {running[0].name}: {report.phase}")
+    return waiting(Reason.LOADING_MODEL, f"{len(running)} pods are starting")
+
+

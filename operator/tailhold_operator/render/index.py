@@ -1,0 +1,82 @@
+"""The Job that builds an index snapshot."""
+
+from typing import NamedTuple
+
+from tailhold_api import names
+from tailhold_api.parts import BuildPart
+from tailhold_operator.kinds import Manifest
+from tailhold_operator.render import pod
+from tailhold_operator.render.identity import Identity
+from tailhold_operator.render.quantity import mebibytes
+from tailhold_operator.render.setup import Setup
+
+CONTAINER = "index"
+HOPELESS = 2
+"""The exit code that says that trying again cannot help."""
+_CACHE_MEBIBYTES = 8192
+_TRIES = 3
+
+
+class JobSize(NamedTuple):
+    """What a Job is given: nothing of it changes what is built."""
+
+    image: str
+    memory_mebibytes: int
+
+
+def render_job(part: BuildPart, build: str, identity: Identity, setup: Setup, size: JobSize) -> Manifest:
+    """The Job of a build part, by its short digest."""
+    labels = {names.LABEL_BUILD: build}
+    job = identity.object("Job", identity.child("index", build), names.COMPONENT_INDEX, labels)
+    job["spec"] = {
+        "backoffLimit": _TRIES,
+        "podFailurePolicy": {"rules": _failure_rules()},
+        "template": _template(part, build, identity, setup, size),
+    }
+    return job
+
+
+def _template(part: BuildPart, build: str, identity: Identity, setup: Setup, size: JobSize) -> Manifest:
+    volumes, mounts = _volumes(part, build, identity)
+    args = ["index", "build", "--build", names.BUILD_PATH]
+    container = pod.container(CONTAINER, size.image, setup, args, mounts)
+    container |= {
+        "env": pod.environment(identity, setup),
+        "ports": [{"name": "internal", "containerPort": names.INTERNAL_PORT, "protocol": "TCP"}],
+        "resources": _resources(size.memory_mebibytes),
+    }
+    spec = pod.pod_spec(setup, identity.child(), container, volumes) | {"restartPolicy": "Never"}
+    labels = {**identity.labels(names.COMPONENT_INDEX), names.LABEL_BUILD: build}
+    return {"metadata": {"labels": labels}, "spec": spec}
+
+
+def _volumes(part: BuildPart, build: str, identity: Identity) -> tuple[list[Manifest], list[Manifest]]:
+    sources = [source for source in part.corpus.sources if source.config_map]
+    wanted = dict.fromkeys(source.config_map.name for source in sources if source.config_map)
+    config = [pod.config_map("build", identity.child("build", build), f"{names.CONFIG_FOLDER}/build")]
+    config += [
+        pod.config_map(f"documents-{at}", name, f"{names.CONFIG_MAPS_FOLDER}/{name}")
+        for at, name in enumerate(wanted)
+    ]
+    claims, claim_mounts = pod.claims(_claimed(part), writable=part.store.claim_name)
+    cache, cache_mounts = pod.scratch(_CACHE_MEBIBYTES)
+    volumes = [volume for volume, _ in config] + claims + cache
+    return volumes, [mount for _, mount in config] + claim_mounts + cache_mounts
+
+
+def _claimed(part: BuildPart) -> list[str]:
+    models = (*pod.claim_of(part.embedder.model), *pod.claim_of(part.generator.model))
+    documents = [source.pvc.claim_name for source in part.corpus.sources if source.pvc]
+    return [part.store.claim_name, *models, *documents]
+
+
+def _resources(memory_mebibytes: int) -> Manifest:
+    """Never whole cores with requests equal to limits: kubelet would pin them, away from the servers."""
+    memory = mebibytes(memory_mebibytes)
+    return {"limits": {"cpu": "4", "memory": memory}, "requests": {"cpu": "500m", "memory": memory}}
+
+
+def _failure_rules() -> list[Manifest]:
+    hopeless = {"containerName": CONTAINER, "operator": "In", "values": [HOPELESS]}
+    disrupted = [{"type": "DisruptionTarget", "status": "True"}]
+    return [{"action": "FailJob", "onExitCodes": hopeless}, {"action": "Ignore", "onPodConditions": disrupted}]

@@ -1,0 +1,123 @@
+"""The pods that answer questions: the template, and the Deployment around it."""
+
+import math
+
+from tailhold_api import codec, names
+from tailhold_api.parts import SHORT, PodPart
+from tailhold_api.placement import Cpu, Gpu, Placement, Toleration
+from tailhold_operator.kinds import Manifest
+from tailhold_operator.render import pod
+from tailhold_operator.render.identity import Identity
+from tailhold_operator.render.quantity import mebibytes, millicores
+from tailhold_operator.render.setup import Setup
+
+CONTAINER = "server"
+_NO_DEADLINE = 2**31 - 1
+"""What the Deployment controller takes as "never": the deadline of a rollout is ours."""
+_PRE_STOP_SECONDS = 5
+"""A pod that is going still gets connections until every node knows."""
+_GRACE_SECONDS = 15
+_STARTUP_PERIOD_SECONDS = 5
+
+
+def render_template(part: PodPart, identity: Identity, setup: Setup) -> Manifest:
+    """The pod template of a pod part. It is rendered once and kept: a later release may render another."""
+    digest = codec.digest(part)
+    volumes, mounts = _volumes(part, identity, digest[:SHORT])
+    image = part.server.image or setup.image
+    args = ["serve", "--pod", names.POD_PART_PATH, "--content", names.CONTENT_PATH]
+    container = pod.container(CONTAINER, image, setup, args, mounts) | _life(part)
+    container |= {"env": pod.environment(identity, setup), "resources": resources(part.placement)}
+    spec = pod.pod_spec(setup, identity.child(), container, volumes) | _where(part.placement)
+    spec["terminationGracePeriodSeconds"] = _PRE_STOP_SECONDS + part.server.drain_seconds + _GRACE_SECONDS
+    labels = {**identity.labels(names.COMPONENT_SERVER), names.LABEL_POD_PART: digest[:SHORT]}
+    return {"metadata": {"labels": labels}, "spec": spec}
+
+
+def render_deployment(identity: Identity, pod_part: str, template: Manifest, replicas: int) -> Manifest:
+    """The Deployment of a pod part, by its short digest."""
+    labels = {names.LABEL_POD_PART: pod_part}
+    deployment = identity.object("Deployment", identity.child(pod_part), labels=labels)
+    deployment["spec"] = {
+        "replicas": replicas,
+        "progressDeadlineSeconds": _NO_DEADLINE,
+        "revisionHistoryLimit": 1,
+        "selector": {"matchLabels": identity.selector(**labels)},
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+        "template": template,
+    }
+    return deployment
+
+
+def resources(placement: Placement) -> Manifest:
+    """Requests and limits. Equal where cores are owned alone, which makes the pod Guaranteed."""
+    memory = mebibytes(placement.memory_mebibytes)
+    limits = {"cpu": str(placement.cpu.cores), "memory": memory, **_gpus(placement.gpu)}
+    return {"limits": limits, "requests": limits | {"cpu": millicores(_requested(placement.cpu))}}
+
+
+def _requested(cpu: Cpu) -> int:
+    if cpu.exclusive:
+        return cpu.cores * 1000
+    # One thousandth less than all: a pod whose requests equal its limits would be pinned against its will.
+    return min(cpu.request_millicores or cpu.cores * 1000, cpu.cores * 1000 - 1)
+
+
+def _gpus(gpu: Gpu) -> dict[str, str]:
+    return {gpu.resource_name: str(gpu.count)} if gpu.count else {}
+
+
+def _volumes(part: PodPart, identity: Identity, short: str) -> tuple[list[Manifest], list[Manifest]]:
+    config = [
+        pod.config_map("pod", identity.child("pod", short), f"{names.CONFIG_FOLDER}/pod", "pod.json"),
+        pod.config_map("content", identity.child(short, "content"), f"{names.CONFIG_FOLDER}/content"),
+        pod.config_map("key", identity.child("key"), f"{names.CONFIG_FOLDER}/key"),
+    ]
+    claimed = (
+        part.store.claim_name,
+        *pod.claim_of(part.generator.model),
+        *pod.claim_of(part.embedder.model),
+    )
+    claims, claim_mounts = pod.claims(claimed)
+    cache, cache_mounts = pod.scratch(part.placement.cache_mebibytes)
+    size = mebibytes(part.placement.shared_memory_mebibytes)
+    memory = {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": size}}
+    volumes = [volume for volume, _ in config] + claims + cache + [memory]
+    mounts = [mount for _, mount in config] + claim_mounts + cache_mounts
+    return volumes, [*mounts, {"name": "shared-memory", "mountPath": "/dev/shm"}]  # noqa: S108 - a mount point
+
+
+def _life(part: PodPart) -> Manifest:
+    """Ports and probes. Liveness is asked only after the start-up probe has passed."""
+    tries = math.ceil(part.server.startup_seconds / _STARTUP_PERIOD_SECONDS)
+    startup = pod.probe(
+        "/startupz", periodSeconds=_STARTUP_PERIOD_SECONDS, timeoutSeconds=3, failureThreshold=tries
+    )
+    return {
+        "ports": [
+            {"name": "http", "containerPort": names.HTTP_PORT, "protocol": "TCP"},
+            {"name": "internal", "containerPort": names.INTERNAL_PORT, "protocol": "TCP"},
+        ],
+        "startupProbe": startup,
+        "readinessProbe": pod.probe("/readyz", periodSeconds=2, timeoutSeconds=2, failureThreshold=2),
+        "livenessProbe": pod.probe("/livez", periodSeconds=10, timeoutSeconds=5, failureThreshold=3),
+        "lifecycle": {"preStop": {"sleep": {"seconds": _PRE_STOP_SECONDS}}},
+    }
+
+
+def _where(placement: Placement) -> Manifest:
+    where: Manifest = {}
+    tolerations = [_toleration(each) for each in placement.tolerations]
+    if placement.gpu.count:
+        tolerations.insert(0, {"key": "nvidia.com/gpu", "operator": "Exists"})
+    if tolerations:
+        where["tolerations"] = tolerations
+    if placement.node_selector:
+        where["nodeSelector"] = dict(placement.node_selector)
+    if placement.runtime_class_name:
+        where["runtimeClassName"] = placement.runtime_class_name
+    return where
+
+
+def _toleration(toleration: Toleration) -> Manifest:
+    return toleration.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -1,0 +1,111 @@
+"""Questions that arrive together, worked on together by one thread that owns encoder and index."""
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from tailhold_api.serving import Batching
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def wait_seconds(batching: Batching, *, was_idle: bool, queued: int, waited_seconds: float) -> float:
+    """How long the oldest question still waits for others: never on an idle server, never beyond a full batch."""
+    if was_idle or queued >= batching.max_batch:
+        return 0.0
+    return max(0.0, batching.max_wait_milliseconds / 1000 - waited_seconds)
+
+
+@dataclass
+class _Waiting(Generic[Item, Result]):
+    item: Item
+    future: asyncio.Future[Result]
+    since: float = field(default_factory=time.monotonic)
+
+
+class Batcher(Generic[Item, Result]):
+    """Runs `work` on batches in a thread of its own. `work` gives one result for each item, in order."""
+
+    def __init__(self, work: Callable[[Sequence[Item]], Sequence[Result]], batching: Callable[[], Batching]) -> None:
+        self._work = work
+        self._batching = batching
+        self._queue: deque[_Waiting[Item, Result]] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self) -> None:
+        """Start the thread; from the event loop that will submit."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run, name="retrieval", daemon=True)
+        self._thread.start()
+
+    async def submit(self, item: Item) -> Result:
+        """The item's result. Cancelled, the item is left out of the batch, or its result is dropped."""
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        with self._changed:
+            self._queue.append(_Waiting(item, future))
+            self._changed.notify()
+        return await future
+
+    async def close(self) -> None:
+        """Ends the thread after the batch that runs."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+
+    def _run(self) -> None:
+        while batch := self._take():
+            live = [each for each in batch if not each.future.cancelled()]
+            if live:
+                self._settle(live)
+
+    def _take(self) -> list[_Waiting[Item, Result]]:
+        """The next batch; empty when closed."""
+        with self._changed:
+            was_idle = not self._queue
+            while not self._queue and not self._closed:
+                self._changed.wait()
+            self._linger(was_idle)
+            size = min(len(self._queue), self._batching().max_batch)
+            return [self._queue.popleft() for _ in range(size)]
+
+    def _linger(self, was_idle: bool) -> None:
+        while self._queue and not self._closed:
+            waited = time.monotonic() - self._queue[0].since
+            left = wait_seconds(
+                self._batching(), was_idle=was_idle, queued=len(self._queue), waited_seconds=waited
+            )
+            if left <= 0:
+                return
+            self._changed.wait(left)
+
+    def _settle(self, batch: list[_Waiting[Item, Result]]) -> None:
+        try:
+            results = self._work([each.item for each in batch])
+        except Exception as error:  # noqa: BLE001  each caller raises it
+            self._hand_over([(each.future, None, error) for each in batch])
+        else:
+            self._hand_over([(each.future, result, None) for each, result in zip(batch, results, strict=True)])
+
+    def _hand_over(self, outcomes: list[tuple[asyncio.Future[Result], Result | None, Exception | None]]) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_resolve, outcomes)
+
+
+def _resolve(outcomes: list[tuple[asyncio.Future[Result], Result | None, Exception | None]]) -> None:
+    for future, result, error in outcomes:
+        if future.done():
+            continue
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)  # type: ignore[arg-type]  # no error: the result is one

@@ -1,0 +1,55 @@
+"""Whether the server is alive and ready, from what is known of its start and its engine."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tailhold_server.ports import EngineProgress
+
+
+class Phase(StrEnum):
+    """How far the server is; the first five are steps of its start, in this order."""
+
+    RESOLVE = "resolve"
+    LOAD_ENCODER = "loadEncoder"
+    LOAD_SNAPSHOT = "loadSnapshot"
+    START_ENGINE = "startEngine"
+    WARM_UP = "warmUp"
+    SERVING = "serving"
+    DRAINING = "draining"
+    FAILED = "failed"
+
+
+STARTED = (Phase.SERVING, Phase.DRAINING)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A probe's answer."""
+
+    ok: bool
+    reason: str
+
+
+def judge_started(phase: Phase) -> Verdict:
+    """The start is over; a start that goes on is no failure of liveness."""
+    return Verdict(phase in STARTED, phase.value)
+
+
+def judge_engine(alive: bool, progress: EngineProgress, *, now: float, stall_seconds: float) -> Verdict:
+    """A dead engine is dead; one that holds requests and gives no token for `stall_seconds` counts as dead."""
+    if not alive:
+        return Verdict(False, "the engine's process has ended")
+    still = now - progress.last_token_at
+    if progress.running > 0 and still > stall_seconds:
+        return Verdict(False, f"{progress.running} requests run and no token came for {still:.0f} s")
+    return Verdict(True, "the engine runs")
+
+
+def judge_alive(phase: Phase, engine: Verdict) -> Verdict:
+    """Before the start is over nothing is asked of the engine."""
+    return engine if phase in STARTED else Verdict(phase is not Phase.FAILED, phase.value)
+
+
+def judge_ready(phase: Phase, engine: Verdict) -> Verdict:
+    """A question went through the whole path, the engine moves, and the server is not on its way out."""
+    return engine if phase is Phase.SERVING else Verdict(False, phase.value)

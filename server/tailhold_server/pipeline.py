@@ -1,0 +1,245 @@
+"""The path of a question: admit, look up, write the prompt, generate, cite."""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from tailhold_server.admission import Gate
+from tailhold_server.batcher import Batcher
+from tailhold_server.citations import Citation, Scanner
+from tailhold_server.content import Content, Contents
+from tailhold_server.errors import EngineDied, Failure, ServeError
+from tailhold_server.ports import Engine, Sampling, Tokenizer
+from tailhold_server.prompt import Passage, Window, Written, arrange, compose, fit
+from tailhold_server.question import Dialogue, Question, dialogue
+from tailhold_server.retriever import Found, Lookup
+from tailhold_server.sources import Source, heading, source_of
+from tailhold_server.template import Skeleton, Turn
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A question with its prompt and sources, admitted and ready for the engine."""
+
+    request_id: str
+    content: Content
+    prompt_ids: list[int]
+    sampling: Sampling
+    sources: tuple[Source, ...]
+    dropped: int
+    """Passages and turns that did not fit."""
+    context_tokens: int
+    began: float
+    stages: dict[str, float]
+    """Milliseconds of each stage so far."""
+
+
+@dataclass
+class Step:
+    """What an answer gained: text, citations that it completes, and at the end why it ended."""
+
+    text: str
+    citations: list[Citation]
+    finish_reason: str | None = None
+
+
+@dataclass
+class Answer:
+    """What is known of an answer while it is written."""
+
+    prepared: Prepared
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    first_token_at: float | None = None
+    citations: list[Citation] = field(default_factory=list)
+    stages: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Messages:
+    system: list[int]
+    turns: tuple[Turn, ...]
+    last: list[int]
+
+
+class Pipeline:
+    """Answers questions. One for each server, on its event loop."""
+
+    def __init__(
+        self,
+        *,
+        tokenizer: Tokenizer,
+        skeleton: Skeleton,
+        retrieval: Batcher[Lookup, Found],
+        contents: Contents,
+        engine: Engine,
+        gate: Gate,
+        max_model_tokens: int,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._skeleton = skeleton
+        self._retrieval = retrieval
+        self._contents = contents
+        self._engine = engine
+        self._gate = gate
+        self._limit = max_model_tokens
+        self._clock = clock
+        self._encode_system = lru_cache(maxsize=64)(tokenizer.encode)
+
+    @property
+    def contents(self) -> Contents:
+        """The content in force."""
+        return self._contents
+
+    @property
+    def held(self) -> int:
+        """Questions that are being answered or wait."""
+        return self._gate.held
+
+    async def answer(self, question: Question, request_id: str) -> "Answering":
+        """Admit the question and write its prompt. The caller runs the result, or closes it.
+
+        Raises ServeError, and holds no place then.
+        """
+        content = self._contents.current
+        self._gate.enter(content.part.admission)
+        try:
+            prepared = await self._prepare(question, request_id, content, self._clock())
+        except BaseException:
+            self._gate.leave()
+            raise
+        return Answering(prepared, self._engine, self._gate, self._clock)
+
+    async def _prepare(self, question: Question, request_id: str, content: Content, began: float) -> Prepared:
+        spoken = dialogue(content.part.prompt.system, question.messages)
+        messages = self._tokenize(spoken)
+        tokenized = self._clock()
+        found = await self._retrieval.submit(Lookup(question.text, content, tokenized))
+        searched = self._clock()
+        prepared = self._write(question, request_id, content, messages, found, began)
+        prepared.stages.update(
+            tokenize=1000 * (tokenized - began),
+            wait=found.wait,
+            embed=found.embed,
+            search=found.search,
+            prompt=1000 * (self._clock() - searched),
+        )
+        return prepared
+
+    def _tokenize(self, spoken: Dialogue) -> _Messages:
+        encode = self._tokenizer.encode
+        turns = tuple(Turn(tuple(encode(user)), tuple(encode(assistant))) for user, assistant in spoken.turns)
+        return _Messages(self._encode_system(spoken.system), turns, encode(f"Question: {spoken.last}"))
+
+    def _write(
+        self,
+        question: Question,
+        request_id: str,
+        content: Content,
+        messages: _Messages,
+        found: Found,
+        began: float,
+    ) -> Prepared:
+        ranked = [self._written(content, rank, passage) for rank, passage in enumerate(found.passages, 1)]
+        asked = question.max_tokens or content.part.prompt.max_answer_tokens
+        turns = [self._skeleton.turn_tokens(turn) for turn in messages.turns]
+        fitted = fit(
+            Window(self._limit, content.part.retrieval.context_tokens),
+            fixed=self._skeleton.fixed_tokens + len(messages.system) + len(messages.last),
+            asked=asked,
+            passages=[len(each.ids) for each in ranked],
+            turns=turns,
+        )
+        kept = arrange(ranked[: fitted.passages], content.part.retrieval.context_order)
+        numbered = [self._written(content, number, each.passage).ids for number, each in enumerate(kept, 1)]
+        prompt_ids = compose(
+            self._skeleton,
+            system=messages.system,
+            turns=messages.turns[len(turns) - fitted.turns :],
+            passages=numbered,
+            question=messages.last,
+        )
+        answer_tokens = min(fitted.answer_tokens, self._limit - len(prompt_ids))
+        return Prepared(
+            request_id,
+            content,
+            prompt_ids,
+            _sampling(question, answer_tokens),
+            tuple(source_of(content.index.chunks, each.passage, number) for number, each in enumerate(kept, 1)),
+            dropped=len(ranked) - fitted.passages + len(turns) - fitted.turns,
+            context_tokens=sum(map(len, numbered)),
+            began=began,
+            stages={},
+        )
+
+    def _written(self, content: Content, number: int, passage: Passage) -> Written:
+        chunks = content.index.chunks
+        head = self._tokenizer.encode(heading(number, chunks.source(passage.index)))
+        body = chunks.token_ids(passage.index)
+        return Written(passage, (*head, *body, *self._encode_system("\n\n")))
+
+
+class Answering:
+    """One admitted question. Iterate `steps` once, to its end or until it is closed; its place is then free."""
+
+    def __init__(self, prepared: Prepared, engine: Engine, gate: Gate, clock: Clock) -> None:
+        self.prepared = prepared
+        self.answer = Answer(prepared, stages=dict(prepared.stages))
+        self._engine = engine
+        self._gate = gate
+        self._clock = clock
+        self._held = True
+
+    async def steps(self) -> AsyncIterator[Step]:
+        """The answer in pieces; the last one has a finish reason. Closing it aborts the engine's request."""
+        scanner = Scanner(len(self.prepared.sources))
+        started = self._clock()
+        deltas = self._engine.generate(self.prepared.request_id, self.prepared.prompt_ids, self.prepared.sampling)
+        try:
+            async for delta in deltas:
+                self._count(delta.token_count, delta.cached_tokens, started)
+                citations = scanner.feed(delta.text)
+                self.answer.citations += citations
+                if delta.finish_reason:
+                    self._finish()
+                yield Step(delta.text, citations, delta.finish_reason)
+        except EngineDied as error:
+            raise ServeError(Failure.UNAVAILABLE, "The model stopped while answering. Try again.") from error
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Give the place back; twice does no harm."""
+        if self._held:
+            self._held = False
+            finished = "total" in self.answer.stages
+            self._gate.leave(self._clock() - self.prepared.began if finished else None)
+
+    def _count(self, tokens: int, cached: int, started: float) -> None:
+        self.answer.completion_tokens += tokens
+        self.answer.cached_tokens = max(self.answer.cached_tokens, cached)
+        if self.answer.first_token_at is None and tokens:
+            self.answer.first_token_at = self._clock()
+            self.answer.stages["firstToken"] = 1000 * (self.answer.first_token_at - started)
+
+    def _finish(self) -> None:
+        now = self._clock()
+        first = self.answer.first_token_at
+        self.answer.stages["decode"] = 1000 * (now - first) if first is not None else 0.0
+        self.answer.stages["total"] = 1000 * (now - self.prepared.began)
+
+
+def _sampling(question: Question, answer_tokens: int) -> Sampling:
+    return Sampling(
+        max_tokens=answer_tokens,
+        temperature=question.temperature,
+        top_p=question.top_p,
+        seed=question.seed,
+        stop=question.stop,
+        presence_penalty=question.presence_penalty,
+        frequency_penalty=question.frequency_penalty,
+    )

@@ -1,0 +1,75 @@
+"""A question as the pipeline takes it, whatever surface it came through."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """Who speaks."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message, its parts joined."""
+
+    role: Role
+    text: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a client asks. The last message is the user's."""
+
+    messages: tuple[Message, ...]
+    max_tokens: int | None = None
+    """None takes the pipeline's `prompt.maxAnswerTokens`."""
+    temperature: float = 1.0
+    top_p: float = 1.0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """What is looked up: the last message."""
+        return self.messages[-1].text
+
+
+@dataclass(frozen=True)
+class Dialogue:
+    """The messages by their part in the prompt."""
+
+    system: str
+    turns: tuple[tuple[str, str], ...]
+    """Earlier (user, assistant), oldest first; either may be empty."""
+    last: str
+
+
+def dialogue(pipeline_system: str, messages: tuple[Message, ...]) -> Dialogue:
+    """The pipeline's system message first, the client's after it; neighbours of one role are joined."""
+    system = [pipeline_system, *(each.text for each in messages if each.role is Role.SYSTEM)]
+    rest = _joined([each for each in messages if each.role is not Role.SYSTEM])
+    last = rest.pop()
+    return Dialogue("\n\n".join(text for text in system if text), _turns(rest), last.text)
+
+
+def _joined(messages: list[Message]) -> list[Message]:
+    joined: list[Message] = []
+    for each in messages:
+        if joined and joined[-1].role is each.role:
+            joined[-1] = Message(each.role, f"{joined[-1].text}\n\n{each.text}")
+        else:
+            joined.append(each)
+    return joined
+
+
+def _turns(messages: list[Message]) -> tuple[tuple[str, str], ...]:
+    if messages and messages[0].role is Role.ASSISTANT:
+        messages = [Message(Role.USER, ""), *messages]
+    texts = [each.text for each in messages]
+    return tuple(zip(texts[::2], texts[1::2], strict=True))

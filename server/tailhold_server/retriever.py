@@ -1,0 +1,93 @@
+"""Embeds and searches batches of questions: the work of the retrieval thread."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailhold_server.content import Content
+from tailhold_server.ports import Encoder
+from tailhold_server.prompt import Passage
+from tailhold_server.retrieval import choose
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """A question to be embedded and searched."""
+
+    text: str
+    content: Content
+    submitted: float
+    """On the monotonic clock."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Passages, best first, and how long it took in milliseconds."""
+
+    passages: tuple[Passage, ...]
+    wait: float
+    """Until the batch began."""
+    embed: float
+    search: float
+
+
+class Retriever:
+    """Called by one thread alone, which owns the encoder and the searchers."""
+
+    def __init__(self, encoder: Encoder, query_prefix: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._encoder = encoder
+        self._query_prefix = query_prefix
+        self._clock = clock
+
+    def work(self, lookups: Sequence[Lookup]) -> list[Found]:
+        """One answer for each; the whole batch is embedded at once and searched once per index."""
+        began = self._clock()
+        vectors = self._encoder.encode([self._query_prefix + each.text for each in lookups])
+        embedded = self._clock()
+        found: dict[int, tuple[Passage, ...]] = {}
+        for places in _by_index(lookups):
+            found.update(_search(lookups, places, vectors))
+        searched = self._clock()
+        return [
+            Found(
+                found[place],
+                wait=1000 * (began - each.submitted),
+                embed=1000 * (embedded - began),
+                search=1000 * (searched - embedded),
+            )
+            for place, each in enumerate(lookups)
+        ]
+
+
+def _by_index(lookups: Sequence[Lookup]) -> list[list[int]]:
+    groups: dict[int, list[int]] = {}
+    for place, each in enumerate(lookups):
+        groups.setdefault(id(each.content.index), []).append(place)
+    return list(groups.values())
+
+
+def _search(
+    lookups: Sequence[Lookup], places: Sequence[int], vectors: NDArray[np.float32]
+) -> dict[int, tuple[Passage, ...]]:
+    index = lookups[places[0]].content.index
+    deepest = max(lookups[place].content.part.retrieval.top_k for place in places)
+    k = min(deepest, index.searcher.count)
+    if k == 0:
+        return dict.fromkeys(places, ())
+    scores, ids = index.searcher.search(vectors[list(places)], k)
+    return {place: _chosen(lookups[place], scores[row], ids[row]) for row, place in enumerate(places)}
+
+
+def _chosen(lookup: Lookup, scores: NDArray[np.float32], ids: NDArray[np.int64]) -> tuple[Passage, ...]:
+    settings = lookup.content.part.retrieval
+    passages = choose(
+        scores.tolist(),
+        ids.tolist(),
+        count=len(lookup.content.index.chunks),
+        min_score=settings.min_score,
+        metric=lookup.content.index.metric,
+    )
+    return passages[: settings.top_k]

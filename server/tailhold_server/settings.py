@@ -1,0 +1,37 @@
+"""What the environment decides: where things lie on this machine, and limits that no spec has."""
+
+from pathlib import Path
+
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from tailhold_api import names
+
+STAND_IN = "stand-in"
+"""The value of TAILHOLD_ENGINE that serves without a model."""
+
+
+class ServerSettings(BaseSettings):
+    """Environment variables of the server, each with the prefix TAILHOLD_."""
+
+    model_config = SettingsConfigDict(env_prefix="TAILHOLD_", frozen=True)
+
+    claims: Path = Path(names.CLAIMS_FOLDER)
+    """Persistent volume claims, each a folder of its name."""
+    pipeline: str = ""
+    """`namespace/name` of the pipeline: the audience of the operator's tokens."""
+    public_key: Path = Path(names.PUBLIC_KEY_PATH)
+    """The operator's public key. Without the file no content is taken over the network."""
+    termination_log: Path = Path("/dev/termination-log")
+    """Where the reason of an end is left; not written where it does not exist."""
+    engine: str = "vllm"
+    """`vllm`, or `stand-in` for tests of the control plane."""
+    max_body_bytes: int = 4 * 1024 * 1024
+    """Larger requests are refused with 413."""
+    keep_alive_seconds: float = 75.0
+    """Idle connections stay open this long: longer than proxies keep theirs."""
+    comment_seconds: float = 10.0
+    """A stream without news gets an SSE comment this often, so that no proxy cuts it."""
+    stall_seconds: float = 60.0
+    """An engine that holds requests and gives no token for so long is not alive."""
+    death_seconds: float = 3.0
+    """How long an engine's death is shown on the probes before the server ends."""

@@ -1,0 +1,249 @@
+"""The main job on a real cluster with the real engine: apply, ask, change, break, delete. In order: one start serves all."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import psutil
+import pytest
+import yaml
+from audit import WRITES, events, granted, used
+from tailhold import provision, watch
+from tailhold.target import CommandFailed, Target
+from tailhold.walkthrough import service_url
+from tailhold_local import Cluster
+from waiting import until
+
+pytestmark = pytest.mark.cluster
+
+NAME = "handbook"
+NAMESPACE = provision.NAMESPACE
+EXAMPLE = provision.ROOT / "examples" / "ragpipeline.yaml"
+READY_SECONDS = 600
+OPERATOR = "system:serviceaccount:tailhold-system:tailhold"
+
+
+@pytest.fixture(scope="module")
+def target(equipped: Target) -> Target:
+    return equipped
+
+
+@pytest.fixture(scope="module")
+def served(target: Target) -> Iterator[dict[str, Any]]:
+    """The example, applied as a user does, once it is ready."""
+    target.kubectl("apply", "-n", NAMESPACE, "-f", str(EXAMPLE))
+    yield ready(target)
+
+
+@pytest.fixture
+def url(target: Target, served: dict[str, Any]) -> str:
+    return service_url(target, NAMESPACE, NAME)
+
+
+def ready(target: Target) -> dict[str, Any]:
+    return watch.until_ready(target, NAMESPACE, NAME, timeout_seconds=READY_SECONDS, on_change=print)
+
+
+def patch(target: Target, spec: dict[str, Any]) -> None:
+    target.kubectl("patch", "ragp", NAME, "-n", NAMESPACE, "--type", "merge", "-p", json.dumps({"spec": spec}))
+
+
+def pods(target: Target) -> list[dict[str, Any]]:
+    listed = target.get("pods", "-n", NAMESPACE, "-l", f"app.kubernetes.io/instance={NAME},app.kubernetes.io/component=server")
+    assert listed is not None
+    return [pod for pod in listed["items"] if "deletionTimestamp" not in pod["metadata"]]
+
+
+def identities(target: Target) -> dict[str, int]:
+    """Each serving pod's UID with its restarts."""
+    return {
+        pod["metadata"]["uid"]: sum(status["restartCount"] for status in pod["status"].get("containerStatuses", []))
+        for pod in pods(target)
+    }
+
+
+def answer(url: str, question: str, **more: Any) -> dict[str, Any]:
+    body = {"messages": [{"role": "user", "content": question}], "max_tokens": 16, "temperature": 0} | more
+    response = httpx.post(f"{url}/chat/completions", json=body, timeout=120)
+    assert response.status_code == httpx.codes.OK, response.text
+    return dict(response.json())
+
+
+def test_apply_ends_in_ready_with_the_columns(target: Target, served: dict[str, Any]) -> None:
+    header, row = target.kubectl("get", "ragp", "-n", NAMESPACE).splitlines()
+    assert header.split() == ["NAME", "READY", "REASON", "STABLE", "CANDIDATE", "WEIGHT", "P99(MS)", "REPLICAS", "AGE"]
+    assert row.split()[:3] == [NAME, "True", "Reconciled"]
+    assert "1/1" in row.split()
+
+
+def test_the_status_says_what_was_built_and_how_long_a_start_took(served: dict[str, Any]) -> None:
+    status = served["status"]
+    assert status["snapshot"]["documents"] > 200
+    assert status["snapshot"]["chunks"] > 1000
+    assert status["phases"]
+    assert {c["type"]: c["status"] for c in status["conditions"] if c["type"] in ("Accepted", "Available", "RolledOut")} == {
+        "Accepted": "True", "Available": "True", "RolledOut": "True",
+    }  # fmt: skip
+
+
+def test_the_openai_client_streams_a_cited_answer(url: str) -> None:
+    question = yaml.safe_load((provision.ROOT / "examples" / "questions.yaml").read_text())[0]
+    asked = {"model": NAME, "messages": [{"role": "user", "content": question["question"]}], "max_tokens": 48, "temperature": 0}
+    client = openai.OpenAI(base_url=url, api_key="unused", timeout=120)
+    chunks = list(client.chat.completions.create(**asked, stream=True))
+    whole = client.chat.completions.create(**asked)
+    deltas = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
+    assert deltas == whole.choices[0].message.content
+    sources = (chunks[0].model_extra or {})["tailhold"]["sources"]
+    pages = [question["pages"]] if isinstance(question["pages"], str) else question["pages"]
+    assert any(page in source["document"] for source in sources for page in pages)
+
+
+def test_a_misspelt_field_and_a_wrong_type_are_refused_and_change_nothing(target: Target, url: str) -> None:
+    before = identities(target)
+    manifest = yaml.safe_load(EXAMPLE.read_text())
+    for change in ({"replica": 3}, {"replicas": "3"}):
+        bad = manifest | {"spec": manifest["spec"] | change}
+        with pytest.raises(CommandFailed, match="replica"):
+            target.kubectl("apply", "-n", NAMESPACE, "-f", "-", stdin=json.dumps(bad))
+    assert identities(target) == before
+    answer(url, "What is apt?")
+
+
+def test_a_changed_prompt_and_top_k_restart_nothing(target: Target, url: str) -> None:
+    before = identities(target)
+    patch(target, {"prompt": {"system": "Answer in one sentence."}, "retrieval": {"topK": 3}})
+    status = ready(target)["status"]
+    assert {(c["path"], c["class"]) for c in status["lastChange"]} == {("prompt.system", "live"), ("retrieval.topK", "live")}
+    assert identities(target) == before
+    assert len(answer(url, "What is apt?")["tailhold"]["sources"]) == 3
+
+
+def test_reconciling_again_writes_nothing(target: Target, cluster: Cluster, served: dict[str, Any]) -> None:
+    """C15: an event and a look at everything, and not one write but the lease's."""
+    ready(target)
+    before = datetime.now(UTC).isoformat()
+    target.kubectl("annotate", "ragp", NAME, "-n", NAMESPACE, f"example.com/poke={time.time()}")
+    log = cluster.logs / "audit.log"
+    looked = until(
+        lambda: list(events(log, OPERATOR, after=before)),
+        lambda seen: any(e["verb"] == "get" and e["objectRef"].get("resource") == "ragpipelines" for e in seen),
+        seconds=30,
+    )
+    until(lambda: time.time(), lambda now: now > _seconds(looked[-1]) + 5, seconds=10)
+    writes = [e for e in events(log, OPERATOR, after=before) if e["verb"] in WRITES]
+    assert [e["requestURI"] for e in writes if e["objectRef"]["resource"] != "leases"] == []
+
+
+def _seconds(event: dict[str, Any]) -> float:
+    return datetime.fromisoformat(event["requestReceivedTimestamp"]).timestamp()
+
+
+def test_a_killed_engine_is_noticed_and_restarted(target: Target, url: str) -> None:
+    """Not ready within 5 s, the restart begun within 60 s, and ready again by itself."""
+    (pod,) = pods(target)
+    before = sum(identities(target).values())
+    internal = f"http://{pod['status']['podIP']}:8001"
+    assert httpx.get(f"{internal}/readyz").status_code == httpx.codes.OK
+    os.kill(engine_core(), signal.SIGKILL)
+    until(lambda: _status(f"{internal}/readyz"), lambda code: code != httpx.codes.OK, seconds=5, every=0.1)
+    until(lambda: sum(identities(target).values()), lambda restarts: restarts > before, seconds=60)
+    until(lambda: _status(f"{internal}/readyz"), lambda code: code == httpx.codes.OK, seconds=READY_SECONDS)
+    ready(target)
+    answer(url, "What is apt?")
+
+
+def engine_core() -> int:
+    """The process id of the only engine core on this machine's local cluster."""
+    found = [process.pid for process in psutil.process_iter() if "EngineCore" in _title(process)]
+    assert len(found) == 1, found
+    return found[0]
+
+
+def _title(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline()) or process.name()
+    except psutil.Error:
+        return ""
+
+
+def _status(address: str) -> int:
+    try:
+        return httpx.get(address, timeout=2).status_code
+    except httpx.HTTPError:
+        return 0
+
+
+def test_a_model_that_is_not_there_leaves_what_serves(target: Target, url: str) -> None:
+    before = identities(target)
+    patch(target, {"generator": {"model": {"pvc": {"claimName": "models", "path": "no-such-model"}}}})
+    seen = until(
+        lambda: target.get("ragp", NAME, "-n", NAMESPACE) or {},
+        lambda found: watch.condition(found, "Ready")["reason"] in ("ModelNotFound", "IndexBuildFailed"),
+        seconds=240,
+    )
+    assert "no-such-model" in watch.condition(seen, "Ready")["message"]
+    assert watch.condition(seen, "Available")["status"] == "True"
+    assert before.items() <= identities(target).items()
+    answer(url, "What is apt?")
+    patch(target, {"generator": {"model": {"pvc": {"claimName": "models", "path": "smollm2-135m-instruct"}}}})
+    ready(target)
+    assert identities(target) == before
+
+
+def test_a_corpus_without_a_chunk_leaves_what_serves(target: Target, url: str) -> None:
+    before = identities(target)
+    source = {"name": "handbook", "pvc": {"claimName": "documents", "path": "debian-handbook"}}
+    patch(target, {"corpus": {"sources": [source | {"include": ["**/*.nothing"]}]}})
+    seen = until(
+        lambda: target.get("ragp", NAME, "-n", NAMESPACE) or {},
+        lambda found: watch.condition(found, "IndexLoaded")["reason"] == "EmptyIndex",
+        seconds=180,
+    )
+    assert watch.condition(seen, "Available")["status"] == "True"
+    answer(url, "What is apt?")
+    patch(target, {"corpus": {"sources": [source]}})
+    ready(target)
+    assert identities(target) == before
+
+
+def test_a_changed_block_size_makes_new_pods(target: Target, url: str) -> None:
+    before = identities(target)
+    patch(target, {"engine": {"blockSizeTokens": 32}})
+    status = ready(target)["status"]
+    assert [(c["path"], c["class"]) for c in status["lastChange"]] == [("engine.blockSizeTokens", "restart")]
+    assert set(identities(target)).isdisjoint(before)
+    answer(url, "What is apt?")
+
+
+def test_rights_used_are_the_rights_granted(target: Target, cluster: Cluster, served: dict[str, Any]) -> None:
+    roles = [
+        *(target.get("clusterroles", "-l", "app.kubernetes.io/instance=tailhold") or {"items": []})["items"],
+        *(target.get("roles", "-A", "-l", "app.kubernetes.io/instance=tailhold") or {"items": []})["items"],
+    ]
+    found = list(events(cluster.logs / "audit.log", OPERATOR))
+    refused = [e["requestURI"] for e in found if e.get("responseStatus", {}).get("code") == httpx.codes.FORBIDDEN]
+    assert refused == []
+    assert granted(roles) - used(iter(found)) == set(), "granted and never used"
+
+
+def test_delete_leaves_no_child(target: Target, served: dict[str, Any]) -> None:
+    """C11: no finalizer, garbage collection does it."""
+    target.kubectl("delete", "ragp", NAME, "-n", NAMESPACE)
+    kinds = "deployments,services,configmaps,jobs,serviceaccounts,poddisruptionbudgets,pods,replicasets,secrets"
+    until(
+        lambda: target.kubectl("get", kinds, "-n", NAMESPACE, "-l", f"app.kubernetes.io/instance={NAME}", "-o", "name"),
+        lambda names: names.strip() == "",
+        seconds=120,
+    )
+
+
+def test_logs_are_where_a_failure_points(cluster: Cluster) -> None:
+    assert Path(cluster.logs / "audit.log").stat().st_size > 0

@@ -1,0 +1,24 @@
+"""Fixtures of the tests that need the real thing."""
+
+from collections.abc import Iterator
+
+import pytest
+from rich.console import Console
+from tailhold.provision import equip, target_of
+from tailhold.steps import Steps
+from tailhold.target import Target
+from tailhold_local import Cluster
+
+pytest_plugins = ["tailhold_local.pytest_plugin"]
+
+
+@pytest.fixture(scope="session")
+def cluster_target(cluster: Cluster) -> Iterator[Target]:
+    """The tests' cluster as kubectl and helm see it."""
+    yield target_of(cluster)
+
+
+@pytest.fixture(scope="session")
+def equipped(cluster: Cluster) -> Target:
+    """The tests' cluster with Tailhold installed by helm, and the claims of the example."""
+    return equip(Steps(Console()), cluster)
