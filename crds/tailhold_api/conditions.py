@@ -79,3 +79,9 @@ class Reason(StrEnum):
     or apply the old one again."""
     NO_REPLICAS = "NoReplicas"
     """`spec.replicas` is 0: nothing serves because nothing is asked for."""
+    POD_REFUSED = "PodRefused"
+    """Pods cannot be created, or a node does not admit them: a quota, a policy, a RuntimeClass that is not there, a
+    device that is gone; the message has the words of who refused. Correct what they name."""
+    APPLY_REFUSED = "ApplyRefused"
+    """The API server refused an object that the pipeline needs; the message has its words. Correct the quota, policy
+    or right that they name; it is tried again by itself."""

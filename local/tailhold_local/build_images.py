@@ -43,8 +43,6 @@ RECIPES: Mapping[str, Recipe] = {
     "cpu": Recipe("server", "Dockerfile.server", "cpu"),
     "gpu": Recipe("server", "Dockerfile.server", "gpu"),
 }
-QUICK = ("operator", "mounted")
-"""What a local node needs: it mounts the server's heavy dependencies from this machine."""
 
 
 @dataclass(frozen=True)
@@ -59,18 +57,23 @@ class BuiltImage:
     """Of its manifest."""
 
 
-def build_images(
-    targets: Sequence[str] = QUICK, *, full: bool = False, root: Path = ROOT, progress: Progress | None = None
-) -> dict[str, BuiltImage]:
-    """Each target's image, built if its inputs changed; `full` adds the server that carries its dependencies."""
+def build_images(*, full: bool = False, progress: Progress | None = None) -> dict[str, BuiltImage]:
+    """The images of `operator` and `server`, built if their inputs changed.
+
+    The quick server finds its heavy dependencies on a volume; the `full` one carries them.
+    """
     shown = progress or Progress()
-    wanted = (*targets, *(["cpu"] if full and "cpu" not in targets else []))
-    unknown = sorted(set(wanted) - RECIPES.keys())
-    if unknown:
-        raise LocalError(f"no image {', '.join(unknown)}: there are {', '.join(RECIPES)}")
-    base = base_image.ensure_base_image(shown)
+    return {
+        "operator": build_image("operator", shown),
+        "server": build_image("cpu" if full else "mounted", shown),
+    }
+
+
+def build_image(target: str, progress: Progress, root: Path = ROOT) -> BuiltImage:
+    """The image of one of `RECIPES`, built from the checkout at `root` if its inputs changed."""
+    base = base_image.ensure_base_image(progress)
     with locked(cache_root() / ".images.lock"):
-        return {target: _ensure(target, root, base, shown) for target in wanted}
+        return _ensure(target, root, base, progress)
 
 
 def input_digest(recipe: Recipe, root: Path, base: str) -> str:
@@ -83,7 +86,7 @@ def input_digest(recipe: Recipe, root: Path, base: str) -> str:
 
 
 def copied_paths(dockerfile: str, target: str) -> tuple[str, ...]:
-    """What a Dockerfile's text copies from the checkout into the target, through all the stages it is made of."""
+    """What a Dockerfile's text copies from the checkout into the target and the stages it is made of."""
     stages = _stages(dockerfile)
     pending, seen, found = [target or list(stages)[-1]], set[str](), list[str]()
     while pending:
@@ -99,7 +102,8 @@ def archive_digest(archive: Path) -> str:
     """The digest of the manifest in an OCI archive."""
     with tarfile.open(archive) as tar:
         index = tar.extractfile("index.json")
-        assert index is not None
+        if index is None:
+            raise LocalError(f"{archive} is no OCI archive: remove it and build again")
         return str(json.load(index)["manifests"][0]["digest"])
 
 
@@ -141,7 +145,15 @@ def _build(recipe: Recipe, root: Path, base: str, reference: str, secrets: Seque
     target = [f"--target={recipe.target}"] if recipe.target else []
     file = ["--file", str(root / recipe.dockerfile)]
     images.buildah(
-        "build", "--layers", f"--build-arg=BASE={base}", *secrets, *target, "--tag", reference, *file, str(root)
+        "build",
+        "--layers",
+        f"--build-arg=BASE={base}",
+        *secrets,
+        *target,
+        "--tag",
+        reference,
+        *file,
+        str(root),
     )
 
 
@@ -150,7 +162,9 @@ def _export(reference: str, archive: Path) -> None:
     archive.parent.mkdir(parents=True, exist_ok=True)
     partial = archive.with_name(f".{archive.name}.partial")
     partial.unlink(missing_ok=True)
-    images.buildah("push", "--quiet", "--disable-compression", reference, f"oci-archive:{partial}:{reference}")
+    images.buildah(
+        "push", "--quiet", "--disable-compression", reference, f"oci-archive:{partial}:{reference}"
+    )
     partial.rename(archive)
 
 
@@ -183,8 +197,14 @@ def _folder() -> Path:
 
 
 def main() -> int:
-    """`python -m tailhold_local.build_images [target ...]`: build and print reference, archive and digest."""
-    for target, image in build_images(sys.argv[1:] or QUICK).items():
+    """`python -m tailhold_local.build_images [target ...]`: build, and print what was built."""
+    wanted = sys.argv[1:] or ["operator", "mounted"]
+    unknown = sorted(set(wanted) - RECIPES.keys())
+    if unknown:
+        print(f"no image {', '.join(unknown)}: there are {', '.join(RECIPES)}", file=sys.stderr)
+        return 2
+    for target in wanted:
+        image = build_image(target, Progress())
         print(target, image.reference, image.archive, image.digest)
     return 0
 

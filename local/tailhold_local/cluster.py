@@ -12,7 +12,7 @@ from tailhold_local.api import Api
 from tailhold_local.errors import LocalError
 from tailhold_local.gpus import GpuControl
 from tailhold_local.layout import Layout, state_root
-from tailhold_local.plan import Settings
+from tailhold_local.plan import Plan, Settings
 from tailhold_local.processes import Identity
 
 
@@ -57,6 +57,11 @@ class Cluster:
         return tuple(self.addresses.node(letter).name for letter in self.settings.letters)
 
     @property
+    def plan(self) -> Plan:
+        """What the supervisor runs."""
+        return Plan.from_json(self.layout.plan.read_text())
+
+    @property
     def api(self) -> Api:
         """A reader of the API server."""
         return Api(self.layout, self.addresses)
@@ -96,7 +101,7 @@ class Cluster:
     def pids(self) -> dict[str, Identity]:
         """The components that run, such as `kubelet-a`, as this machine's process ids."""
         supervisor = processes.find_supervisor(self.layout)
-        return processes.components(supervisor) if supervisor else {}
+        return processes.components(supervisor, self.plan) if supervisor else {}
 
     def inside(self, *command: str, node: str = "node-a") -> "subprocess.CompletedProcess[str]":
         """Run a command in a node's network, as its programs see it."""

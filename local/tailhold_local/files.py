@@ -26,11 +26,11 @@ def write(layout: Layout, settings: Settings, binaries: Binaries) -> None:
 
 def plan(layout: Layout, addresses: Addresses, settings: Settings, binaries: Binaries) -> Plan:
     """What the supervisor will run."""
-    setup = [command for letter in settings.letters for command in node.mount_commands(layout, letter)]
+    holders = tuple(node.holder(layout, letter) for letter in settings.letters)
     components = [*control_plane.components(layout, addresses, binaries)]
     for letter in settings.letters:
         components += node.components(layout, addresses, settings, binaries, letter)
-    return Plan(cgroups.name_of(layout.name), layout.logs, tuple(setup), tuple(components))
+    return Plan(cgroups.name_of(layout.name), layout.logs, holders, tuple(components))
 
 
 def configurations(layout: Layout, addresses: Addresses, settings: Settings) -> dict[Path, str]:
@@ -62,13 +62,12 @@ def _node_configurations(
 
 
 def make_node_folders(layout: Layout, letters: tuple[str, ...]) -> None:
-    """Make what is mounted on each node's fixed paths, those paths, and the handles of its namespaces."""
+    """Make what is mounted on each node's fixed paths, and those paths."""
     for letter in letters:
         paths = layout.node(letter)
         for point in node.MOUNT_POINTS:
             Path(point).mkdir(parents=True, exist_ok=True)
             (paths.folder / Path(point).name).mkdir(parents=True, exist_ok=True)
-        paths.mounts.touch()
 
 
 def _write_pki(layout: Layout, addresses: Addresses, settings: Settings) -> None:

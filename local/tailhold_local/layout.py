@@ -48,7 +48,7 @@ class NodeLayout:
 
     @property
     def mounts(self) -> Path:
-        """A handle on the node's mount namespace, inside the cluster."""
+        """A handle on the node's mount namespace, for the cluster's own processes."""
         return self.folder / "mnt.ns"
 
     @property

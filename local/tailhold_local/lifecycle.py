@@ -22,6 +22,8 @@ from tailhold_local.progress import Progress
 
 DEFAULT_NAME = "demo"
 READY_WITHIN = 90.0
+SLOTS_LOCK = ".slots.lock"
+"""Held while slots are shared out, and so while anything that clusters share comes or goes."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,9 @@ def up(
         machine.check(cache_root(), disk)
         machine.install_missing(progress)
         built = binaries.ensure(progress)
-        pause = images.ensure_pause_image(progress)
+        images.ensure_pause_image(progress)
         with progress.step(f"starting cluster {name}"):
             cluster = _start(layout, wanted, slot, built)
-        with progress.step("loading the pause image"):
-            _load_pause(cluster, pause)
         return _finish(cluster, progress)
 
 
@@ -80,6 +80,8 @@ def down(name: str = DEFAULT_NAME, *, progress: Progress | None = None) -> None:
         return
     with locked(layout.lock), progress.step(f"stopping cluster {name}"):
         _remove(layout)
+        with locked(layout.root / SLOTS_LOCK):
+            _remove_mount_points()
     _remove_if_empty(layout.root)
 
 
@@ -87,8 +89,9 @@ def status(name: str = DEFAULT_NAME) -> Status:
     """What runs of a cluster and what its API server says."""
     cluster = Cluster.find(name)
     pids = cluster.pids()
-    expected = files.plan(cluster.layout, cluster.addresses, cluster.settings, binaries.located()).components
-    components = {each.name: pids[each.name].pid if each.name in pids else None for each in expected}
+    plan = files.plan(cluster.layout, cluster.addresses, cluster.settings, binaries.located())
+    running = {name: identity.pid for name, identity in pids.items()}
+    components = {each.name: running.get(each.name) for each in plan.components}
     nodes = cluster.api.nodes() if (cluster.layout.pki / "admin.crt").exists() else {}
     return Status(cluster, components, nodes)
 
@@ -113,7 +116,7 @@ def choose_slot(wanted: int | None, taken: dict[int, str], clash: Callable[[int]
 
 
 def _start(layout: Layout, wanted: Settings, slot: int | None, built: binaries.Binaries) -> Cluster:
-    with locked(layout.root / ".slots.lock"):
+    with locked(layout.root / SLOTS_LOCK):
         _remove(layout)
         taken = {Cluster.find(name).settings.slot: name for name in names()}
         chosen = choose_slot(slot, taken, lambda each: network.clash(Addresses(each)))
@@ -129,6 +132,9 @@ def _start(layout: Layout, wanted: Settings, slot: int | None, built: binaries.B
 
 
 def _finish(cluster: Cluster, progress: Progress) -> Cluster:
+    with progress.step("loading the pause image"):
+        for letter in cluster.settings.letters:
+            _load_pause(cluster, letter, images.ensure_pause_image(progress))
     with progress.step("waiting for the API server"):
         _wait(cluster, "kube-apiserver", cluster.api.ready)
     with progress.step("setting up DNS"):
@@ -144,11 +150,11 @@ def _node_ready(cluster: Cluster, name: str) -> bool:
     return cluster.api.nodes().get(name, False)
 
 
-def _load_pause(cluster: Cluster, archive: Path) -> None:
-    for letter in cluster.settings.letters:
-        socket = cluster.layout.node(letter).containerd_socket
-        _wait(cluster, f"containerd-{letter}", socket.exists)
-    cluster.load_image(archive)
+def _load_pause(cluster: Cluster, letter: str, archive: Path) -> None:
+    name = cluster.addresses.node(letter).name
+    _wait(cluster, f"containerd-{letter}", cluster.layout.node(letter).containerd_socket.exists)
+    if node.PAUSE not in cluster.image_ids(name):
+        cluster.load_image(archive, node=name)
 
 
 def _wait(cluster: Cluster, component: str, ready: Callable[[], bool]) -> None:
@@ -185,8 +191,16 @@ def _remove(layout: Layout) -> None:
     cgroups.remove(layout.name)
     if layout.folder.exists():
         shutil.rmtree(layout.folder)
-    for point in node.MOUNT_POINTS:
-        _remove_if_empty(Path(point))
+
+
+def _remove_mount_points() -> None:
+    """Remove the folders made for nodes to mount on, unless a cluster uses them.
+
+    The kernel lets a folder go that is mounted on in another namespace, and takes the mount away with it.
+    """
+    if not names() and not processes.supervisors():
+        for point in node.OWN_MOUNT_POINTS:
+            _remove_if_empty(Path(point))
 
 
 def _remove_if_empty(folder: Path) -> None:

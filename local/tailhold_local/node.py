@@ -7,7 +7,7 @@ from pathlib import Path
 from tailhold_local.addresses import KUBELET_PORT, Addresses, NodeAddresses
 from tailhold_local.binaries import Binaries
 from tailhold_local.layout import Layout, NodeLayout
-from tailhold_local.plan import Component, Settings
+from tailhold_local.plan import Component, Holder, Settings
 
 PAUSE = "localhost/tailhold/pause:1"
 CNI_PROGRAMS = "/usr/lib/cni"
@@ -22,7 +22,10 @@ PRESET_SYSCTLS = {
 }
 """What the kubelet would write to the whole machine: it is shown these values instead, and writes nothing."""
 
-MOUNT_POINTS = ("/var/lib/kubelet", "/var/lib/cni", "/var/log")
+OWN_MOUNT_POINTS = ("/var/lib/kubelet", "/var/lib/cni")
+"""Folders that exist only for nodes to mount on, where no other Kubernetes is installed."""
+
+MOUNT_POINTS = (*OWN_MOUNT_POINTS, "/var/log")
 """Folders that programs insist on, and that each node sees as its own."""
 
 
@@ -122,8 +125,8 @@ def proxy_config(layout: Layout, addresses: Addresses, node: NodeAddresses) -> s
     return json.dumps(config, indent=2)
 
 
-def mount_commands(layout: Layout, letter: str) -> tuple[tuple[str, ...], ...]:
-    """Make the node's mount namespace, with folders of its own where programs insist on fixed paths."""
+def holder(layout: Layout, letter: str) -> Holder:
+    """Makes the node's mount namespace, with folders of its own where programs insist on fixed paths."""
     node = layout.node(letter)
     binds = [(node.folder / Path(point).name, point) for point in MOUNT_POINTS]
     binds += [(node.folder / "sysctl" / key.replace("/", "."), f"/proc/sys/{key}") for key in PRESET_SYSCTLS]
@@ -132,9 +135,11 @@ def mount_commands(layout: Layout, letter: str) -> tuple[tuple[str, ...], ...]:
         "mount --make-rshared /",
         "mount -t tmpfs -o mode=755 tmpfs /run",
         *(f"mount --bind '{source}' '{target}'" for source, target in binds),
+        "echo made",
+        "exec sleep infinity",
     ]
-    create = ("unshare", f"--mount={node.mounts}", "--propagation", "private", "sh", "-c", "\n".join(script))
-    return (create,)
+    command = ("unshare", "--mount", "--propagation", "private", "sh", "-c", "\n".join(script))
+    return Holder(node.mounts, command)
 
 
 def inside(node: NodeLayout) -> tuple[str, ...]:

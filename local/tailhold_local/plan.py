@@ -3,7 +3,6 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from tailhold_local.addresses import SLOTS
 from tailhold_local.errors import LocalError
@@ -54,31 +53,34 @@ class Component:
 
     name: str
     command: tuple[str, ...]
-    environment: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A program that makes a mount namespace, prints a line once it is made, and keeps it alive."""
+
+    handle: Path
+    """Where others find the namespace."""
+    command: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What the supervisor does: first the setup commands in order, then all components at once."""
+    """What the supervisor does: first it makes the mount namespaces, then it starts all components at once."""
 
     cgroup: str
     logs: Path
-    setup: tuple[tuple[str, ...], ...]
+    holders: tuple[Holder, ...]
     components: tuple[Component, ...]
 
     def to_json(self) -> str:
         """What `from_json` reads."""
-        return json.dumps({**asdict(self), "logs": str(self.logs)}, indent=2) + "\n"
+        return json.dumps(asdict(self), indent=2, default=str) + "\n"
 
     @staticmethod
     def from_json(text: str) -> "Plan":
         """Read what `to_json` wrote."""
         fields = json.loads(text)
-        components = tuple(_component(entry) for entry in fields["components"])
-        setup = tuple(tuple(command) for command in fields["setup"])
-        return Plan(fields["cgroup"], Path(fields["logs"]), setup, components)
-
-
-def _component(fields: dict[str, Any]) -> Component:
-    environment = tuple((key, value) for key, value in fields["environment"])
-    return Component(fields["name"], tuple(fields["command"]), environment)
+        components = tuple(Component(each["name"], tuple(each["command"])) for each in fields["components"])
+        holders = [Holder(Path(each["handle"]), tuple(each["command"])) for each in fields["holders"]]
+        return Plan(fields["cgroup"], Path(fields["logs"]), tuple(holders), components)

@@ -14,7 +14,7 @@ import psutil
 from tailhold_local.errors import LocalError
 from tailhold_local.layout import Layout
 from tailhold_local.machine import search_path
-from tailhold_local.supervisor import COMPONENT
+from tailhold_local.plan import Plan
 
 MODULE = "tailhold_local.supervisor"
 
@@ -43,7 +43,7 @@ class Identity:
 
 def is_supervisor(command: list[str], plan: Path) -> bool:
     """Whether a command line is that of the supervisor which runs `plan`."""
-    return command[-3:] == ["-m", MODULE, str(plan)] and Path(command[0]).name.startswith("python")
+    return _runs_supervisor(command) and command[-1] == str(plan)
 
 
 def start_supervisor(layout: Layout) -> Identity:
@@ -73,17 +73,27 @@ def find_supervisor(layout: Layout) -> psutil.Process | None:
     return _search(layout.plan)
 
 
-def components(supervisor: psutil.Process) -> dict[str, Identity]:
+def supervisors() -> tuple[psutil.Process, ...]:
+    """The supervisors of all clusters on this machine, wherever they keep their state."""
+    return tuple(each for each in psutil.process_iter() if _runs_supervisor(_command(each)))
+
+
+def components(supervisor: psutil.Process, plan: Plan) -> dict[str, Identity]:
     """The components that run now, by name."""
     found = {}
     for child in supervisor.children():
-        try:
-            name = child.environ().get(COMPONENT)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
+        name = name_of(_command(child), plan)
         if name:
             found[name] = Identity.of(child)
     return found
+
+
+def name_of(command: list[str], plan: Plan) -> str | None:
+    """The component that a command line is of: its prefixes, such as nsenter, are gone once it runs."""
+    for component in plan.components:
+        if command and component.command[-len(command) :] == tuple(command):
+            return component.name
+    return None
 
 
 def kill(supervisor: psutil.Process, timeout: float = 20) -> None:
@@ -118,10 +128,13 @@ def _wait_for_supervisor(layout: Layout, launcher: "subprocess.Popen[bytes]") ->
     raise LocalError(f"the cluster's supervisor did not start; see {layout.logs / 'supervisor.log'}")
 
 
+def _runs_supervisor(command: list[str]) -> bool:
+    return command[-3:-1] == ["-m", MODULE] and Path(command[0]).name.startswith("python")
+
+
 def _search(plan: Path) -> psutil.Process | None:
-    for process in psutil.process_iter():
-        command = _command(process)
-        if command and is_supervisor(command, plan) and process.status() != psutil.STATUS_ZOMBIE:
+    for process in supervisors():
+        if is_supervisor(_command(process), plan):
             return process
     return None
 

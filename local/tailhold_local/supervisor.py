@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tailhold_local import cgroups
-from tailhold_local.plan import Component, Plan
+from tailhold_local.plan import Component, Holder, Plan
 
 RESTART_AFTER = 1.0
-COMPONENT = "TAILHOLD_COMPONENT"
-"""The variable in a component's environment that names it, for whoever looks from outside."""
 
 
 @dataclass
@@ -30,11 +28,11 @@ class Running:
 
 
 def run(plan: Plan) -> None:
-    """Set up, then start what is not running and reap what has ended, for ever."""
+    """Make the namespaces, then start what is not running and reap what has ended, for ever."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGTERM})
     cgroups.enter_system(plan.cgroup)
-    for command in plan.setup:
-        subprocess.run(command, check=True)
+    for holder in plan.holders:
+        hold(holder)
     all_running = [Running(component) for component in plan.components]
     while True:
         for running in all_running:
@@ -46,12 +44,20 @@ def run(plan: Plan) -> None:
         note_ended(all_running, reap(), time.monotonic())
 
 
+def hold(holder: Holder) -> None:
+    """Start a holder and note where its namespace is found, seen from this process namespace."""
+    process = subprocess.Popen(holder.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    if not process.stdout or not process.stdout.readline():
+        raise SystemExit(f"the namespace {holder.handle} could not be made")
+    holder.handle.symlink_to(f"/proc/{process.pid}/ns/mnt")
+    process.returncode = 0  # reaped with the rest
+
+
 def start(component: Component, logs: Path) -> int:
     """Start a component, its output at the end of its log."""
-    env = {**os.environ, **dict(component.environment), COMPONENT: component.name}
     with (logs / f"{component.name}.log").open("ab") as log:
         process = subprocess.Popen(
-            component.command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=_unblock
+            component.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=_unblock
         )
     process.returncode = 0  # reaped below, with the orphans: Popen need not wait for it
     return process.pid

@@ -35,7 +35,10 @@ def set_conditions(
     """All conditions of a pipeline, with the summary and kstatus's two where they are true."""
     ready = summary(findings)
     known = {each.type: each for each in before}
-    told = {ConditionType.READY: ready, **{kind: findings[kind] for kind in ConditionType if kind in findings}}
+    told = {
+        ConditionType.READY: ready,
+        **{kind: findings[kind] for kind in ConditionType if kind in findings},
+    }
     if not ready.holds:
         extra = ConditionType.STALLED if _is_stuck(findings) else ConditionType.RECONCILING
         told[extra] = Finding(True, _why(findings).reason, _why(findings).message)

@@ -81,5 +81,3 @@ def _starting(pods: Sequence[Pod], reports: Mapping[str, Report]) -> Finding:
     if report and report.phase:
         return waiting(Reason.LOADING_MODEL, f"pod {running[0].name}: {report.phase}")
     return waiting(Reason.LOADING_MODEL, f"{len(running)} pods are starting")
-
-

@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from tailhold_api.fields import Model
+from tailhold_api.parts import SHORT
 from tailhold_api.spec import Spec
 from tailhold_api.status import Ended, FieldChange, RevisionStatus, SnapshotStatus
 
@@ -51,13 +52,9 @@ class History(Model):
         """The snapshot that was built from a build part."""
         return next((each for each in self.snapshots if each.build == build), None)
 
-    def has_served(self, pod_digest: str) -> bool:
-        """Whether pods of that pod part ever answered in front."""
-        return any(each.pod_digest == pod_digest for each in self.revisions)
-
-    def last_content(self, pod_digest: str) -> str | None:
-        """The content that pods of that pod part last served well with."""
-        return next((each.content_digest for each in self.revisions if each.pod_digest == pod_digest), None)
+    def served(self, pod_part: str) -> RevisionStatus | None:
+        """The newest revision of a pod part, by its short digest, that ever answered in front."""
+        return next((each for each in self.revisions if each.pod_digest[:SHORT] == pod_part), None)
 
     def failed(self, revision: str) -> Failure | None:
         """Why a revision was given up, if it was."""
@@ -73,9 +70,20 @@ class History(Model):
         stale = self.failure is not None and self.failure.name != revision
         return self.model_copy(update={"failure": None}) if stale else self
 
+    def tried(self, candidate: RevisionStatus | None, at: str) -> "History":
+        """Remember what is being tried; one of another pod part that was tried before ends here."""
+        bare = candidate.model_copy(update={"ready_replicas": 0}) if candidate else None
+        trying = self.model_copy(update={"candidate": bare})
+        before = self.candidate
+        if before is None or (bare and bare.pod_digest == before.pod_digest):
+            return trying
+        return trying.model_copy(update={"drained_at": ""}).with_ended(before.name, "Superseded", at)
+
     def with_ended(self, name: str, reason: str, at: str) -> "History":
         """Remember why a revision ended."""
-        return self.model_copy(update={"ended": (Ended(name=name, reason=reason, at=at), *self.ended)[:_ENDED]})
+        return self.model_copy(
+            update={"ended": (Ended(name=name, reason=reason, at=at), *self.ended)[:_ENDED]}
+        )
 
     def with_failure(self, failure: Failure) -> "History":
         """Give a revision up."""
@@ -85,8 +93,7 @@ class History(Model):
     def with_serving(self, revision: RevisionStatus, keep: int, at: str) -> "History":
         """Remember that a revision serves. Saying so again changes nothing."""
         bare = revision.model_copy(update={"ready_replicas": 0})
-        candidate = self.candidate if self.candidate and self.candidate.name != bare.name else None
-        known = self.model_copy(update={"candidate": candidate})
+        known = self.model_copy(update={"candidate": None, "drained_at": ""})
         if known.revisions and known.revisions[0] == bare:
             return known
         others = tuple(each for each in known.revisions if each.name != bare.name)

@@ -9,7 +9,13 @@ from typing import Any
 from tailhold_api import names
 from tailhold_operator.kinds import Manifest, Ref, label_of
 
-_IMAGE_TROUBLE = "ImagePullBackOff ErrImagePull InvalidImageName ErrImageNeverPull ImageInspectError".split()
+_IMAGE_TROUBLE = (
+    "ImagePullBackOff",
+    "ErrImagePull",
+    "InvalidImageName",
+    "ErrImageNeverPull",
+    "ImageInspectError",
+)
 _CONTAINER_TROUBLE = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 
 

@@ -6,17 +6,19 @@ from tailhold_server.errors import Failure, ServeError
 _SECONDS_WITHOUT_EXPERIENCE = 1
 
 
-def refusal(admission: Admission, *, held: int, running_limit: int, seconds_each: float | None) -> ServeError | None:
+def refusal(
+    admission: Admission, *, held: int, running_limit: int, seconds_each: float | None
+) -> ServeError | None:
     """None if a question may enter beside the `held` ones, else what its client reads.
 
-    `seconds_each` is how long an answer took lately: the queue moves by one in that time over `running_limit`.
+    `seconds_each` is how long an answer took lately: the queue moves by `running_limit` in that time.
     """
     room = running_limit + admission.max_queued
     if admission.policy is AdmissionPolicy.OFF or held < room:
         return None
     return ServeError(
         Failure.OVERLOADED,
-        f"{running_limit} questions are being answered and {admission.max_queued} wait: no more are taken. Try again.",
+        f"{running_limit} questions are answered and {admission.max_queued} wait: no more now. Try again.",
         code="overloaded",
         retry_after_seconds=retry_after_seconds(held, running_limit, seconds_each),
     )
@@ -56,4 +58,6 @@ class Gate:
         """One question less; `seconds` is how long it took where it was answered."""
         self._held -= 1
         if seconds is not None:
-            self._seconds_each = seconds if self._seconds_each is None else 0.9 * self._seconds_each + 0.1 * seconds
+            self._seconds_each = (
+                seconds if self._seconds_each is None else 0.9 * self._seconds_each + 0.1 * seconds
+            )

@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 
 def wait_seconds(batching: Batching, *, was_idle: bool, queued: int, waited_seconds: float) -> float:
-    """How long the oldest question still waits for others: never on an idle server, never beyond a full batch."""
+    """How long the oldest question still waits for others: not on an idle server, not for a full batch."""
     if was_idle or queued >= batching.max_batch:
         return 0.0
     return max(0.0, batching.max_wait_milliseconds / 1000 - waited_seconds)
@@ -31,7 +31,9 @@ class _Waiting(Generic[Item, Result]):
 class Batcher(Generic[Item, Result]):
     """Runs `work` on batches in a thread of its own. `work` gives one result for each item, in order."""
 
-    def __init__(self, work: Callable[[Sequence[Item]], Sequence[Result]], batching: Callable[[], Batching]) -> None:
+    def __init__(
+        self, work: Callable[[Sequence[Item]], Sequence[Result]], batching: Callable[[], Batching]
+    ) -> None:
         self._work = work
         self._batching = batching
         self._queue: deque[_Waiting[Item, Result]] = deque()
@@ -91,12 +93,16 @@ class Batcher(Generic[Item, Result]):
     def _settle(self, batch: list[_Waiting[Item, Result]]) -> None:
         try:
             results = self._work([each.item for each in batch])
-        except Exception as error:  # noqa: BLE001  each caller raises it
+        except Exception as error:
             self._hand_over([(each.future, None, error) for each in batch])
         else:
-            self._hand_over([(each.future, result, None) for each, result in zip(batch, results, strict=True)])
+            self._hand_over(
+                [(each.future, result, None) for each, result in zip(batch, results, strict=True)]
+            )
 
-    def _hand_over(self, outcomes: list[tuple[asyncio.Future[Result], Result | None, Exception | None]]) -> None:
+    def _hand_over(
+        self, outcomes: list[tuple[asyncio.Future[Result], Result | None, Exception | None]]
+    ) -> None:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_resolve, outcomes)
 

@@ -9,7 +9,7 @@ import numpy as np
 from tailhold_api.codec import digest
 from tailhold_api.parts import ContentPart
 from tailhold_api.sources import Metric
-from tailhold_server.errors import ContentRefused
+from tailhold_server.errors import ContentRefusedError
 from tailhold_server.ports import Chunks, Encoder, Searcher
 
 
@@ -24,7 +24,7 @@ class Index:
     metric: Metric
     dimension: int
     fingerprint: str
-    """Of the encoder that made its vectors; empty where any will do."""
+    """Of the encoder that made its vectors."""
 
     @cached_property
     def _by_key(self) -> tuple[np.ndarray, np.ndarray]:
@@ -45,7 +45,7 @@ class Index:
 
 
 Opener = Callable[[str], Index]
-"""Opens and verifies the snapshot of this digest, or raises ContentRefused. Slow: off the event loop."""
+"""Opens and verifies the snapshot of this digest, or raises ContentRefusedError. Slow: off the event loop."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,14 @@ class Content:
 
 
 def check_encoder(index: Index, encoder: Encoder) -> None:
-    """Raises ContentRefused where questions and passages would not be compared in one space."""
+    """Raises ContentRefusedError where questions and passages would not be compared in one space."""
     if index.dimension != encoder.dimension:
-        raise ContentRefused(
+        raise ContentRefusedError(
             f"snapshot {index.snapshot[:10]} has vectors of {index.dimension} numbers, the embedder gives "
             f"{encoder.dimension}: rebuild the index with this embedder"
         )
-    if index.fingerprint and index.fingerprint != encoder.fingerprint:
-        raise ContentRefused(
+    if encoder.fingerprint and index.fingerprint != encoder.fingerprint:
+        raise ContentRefusedError(
             f"snapshot {index.snapshot[:10]} was made by embedder {index.fingerprint[:16]}, this server has "
             f"{encoder.fingerprint[:16]}: rebuild the index with this embedder"
         )
@@ -83,11 +83,16 @@ class Contents:
     def current(self) -> Content:
         """What new requests begin with."""
         if self._current is None:
-            raise ContentRefused("no content is loaded yet")
+            raise ContentRefusedError("no content is loaded yet")
+        return self._current
+
+    @property
+    def latest(self) -> Content | None:
+        """The same, or None before there is any."""
         return self._current
 
     def load(self, part: ContentPart) -> Content:
-        """Open what the part asks for; the index in force is kept where it is the same. Changes nothing yet."""
+        """Open what the part asks for; the index is kept where it is the same. Nothing changes yet."""
         held = self._current
         if held is not None and held.index.snapshot == part.snapshot:
             return Content(part, held.index, digest(part))

@@ -63,11 +63,11 @@ class StartError(Exception):
         """Whether trying again cannot help."""
 
 
-class EngineDied(Exception):
+class EngineDiedError(Exception):
     """The engine's process is gone; the server goes with it."""
 
 
-class ContentRefused(Exception):
+class ContentRefusedError(Exception):
     """New content was not taken; the old one serves on."""
 
 

@@ -36,7 +36,7 @@ def judge_started(phase: Phase) -> Verdict:
 
 
 def judge_engine(alive: bool, progress: EngineProgress, *, now: float, stall_seconds: float) -> Verdict:
-    """A dead engine is dead; one that holds requests and gives no token for `stall_seconds` counts as dead."""
+    """One that holds requests and gives no token for `stall_seconds` is as good as dead."""
     if not alive:
         return Verdict(False, "the engine's process has ended")
     still = now - progress.last_token_at

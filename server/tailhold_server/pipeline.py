@@ -1,15 +1,18 @@
 """The path of a question: admit, look up, write the prompt, generate, cite."""
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from tailhold_api.serving import ContextOrder, Retrieval
 from tailhold_server.admission import Gate
 from tailhold_server.batcher import Batcher
 from tailhold_server.citations import Citation, Scanner
 from tailhold_server.content import Content, Contents
-from tailhold_server.errors import EngineDied, Failure, ServeError
+from tailhold_server.errors import EngineDiedError, Failure, ServeError
 from tailhold_server.ports import Engine, Sampling, Tokenizer
 from tailhold_server.prompt import Passage, Window, Written, arrange, compose, fit
 from tailhold_server.question import Dialogue, Question, dialogue
@@ -18,6 +21,9 @@ from tailhold_server.sources import Source, heading, source_of
 from tailhold_server.template import Skeleton, Turn
 
 Clock = Callable[[], float]
+
+_LONG_CHARACTERS = 16_000
+"""Longer text is tokenised off the event loop, which streams meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,7 @@ class Pipeline:
         self._gate = gate
         self._limit = max_model_tokens
         self._clock = clock
-        self._encode_system = lru_cache(maxsize=64)(tokenizer.encode)
+        self._encode_often = lru_cache(maxsize=8192)(tokenizer.encode)
 
     @property
     def contents(self) -> Contents:
@@ -116,7 +122,7 @@ class Pipeline:
 
     async def _prepare(self, question: Question, request_id: str, content: Content, began: float) -> Prepared:
         spoken = dialogue(content.part.prompt.system, question.messages)
-        messages = self._tokenize(spoken)
+        messages = await self._tokenized(spoken)
         tokenized = self._clock()
         found = await self._retrieval.submit(Lookup(question.text, content, tokenized))
         searched = self._clock()
@@ -130,10 +136,15 @@ class Pipeline:
         )
         return prepared
 
+    async def _tokenized(self, spoken: Dialogue) -> _Messages:
+        if spoken.characters <= _LONG_CHARACTERS:
+            return self._tokenize(spoken)
+        return await asyncio.to_thread(self._tokenize, spoken)
+
     def _tokenize(self, spoken: Dialogue) -> _Messages:
         encode = self._tokenizer.encode
         turns = tuple(Turn(tuple(encode(user)), tuple(encode(assistant))) for user, assistant in spoken.turns)
-        return _Messages(self._encode_system(spoken.system), turns, encode(f"Question: {spoken.last}"))
+        return _Messages(self._encode_often(spoken.system), turns, encode(f"Question: {spoken.last}"))
 
     def _write(
         self,
@@ -144,17 +155,20 @@ class Pipeline:
         found: Found,
         began: float,
     ) -> Prepared:
-        ranked = [self._written(content, rank, passage) for rank, passage in enumerate(found.passages, 1)]
+        settings = content.part.retrieval
+        ranked = [
+            self._written(content, rank, passage) for rank, passage in _measured(found.passages, settings)
+        ]
         asked = question.max_tokens or content.part.prompt.max_answer_tokens
         turns = [self._skeleton.turn_tokens(turn) for turn in messages.turns]
         fitted = fit(
-            Window(self._limit, content.part.retrieval.context_tokens),
+            Window(self._limit, settings.context_tokens),
             fixed=self._skeleton.fixed_tokens + len(messages.system) + len(messages.last),
             asked=asked,
             passages=[len(each.ids) for each in ranked],
             turns=turns,
         )
-        kept = arrange(ranked[: fitted.passages], content.part.retrieval.context_order)
+        kept = arrange(ranked[: fitted.passages], settings.context_order)
         numbered = [self._written(content, number, each.passage).ids for number, each in enumerate(kept, 1)]
         prompt_ids = compose(
             self._skeleton,
@@ -163,13 +177,14 @@ class Pipeline:
             passages=numbered,
             question=messages.last,
         )
-        answer_tokens = min(fitted.answer_tokens, self._limit - len(prompt_ids))
         return Prepared(
             request_id,
             content,
             prompt_ids,
-            _sampling(question, answer_tokens),
-            tuple(source_of(content.index.chunks, each.passage, number) for number, each in enumerate(kept, 1)),
+            _sampling(question, min(asked, self._limit - len(prompt_ids))),
+            tuple(
+                source_of(content.index.chunks, each.passage, number) for number, each in enumerate(kept, 1)
+            ),
             dropped=len(ranked) - fitted.passages + len(turns) - fitted.turns,
             context_tokens=sum(map(len, numbered)),
             began=began,
@@ -178,13 +193,13 @@ class Pipeline:
 
     def _written(self, content: Content, number: int, passage: Passage) -> Written:
         chunks = content.index.chunks
-        head = self._tokenizer.encode(heading(number, chunks.source(passage.index)))
+        head = self._encode_often(heading(number, chunks.source(passage.index)))
         body = chunks.token_ids(passage.index)
-        return Written(passage, (*head, *body, *self._encode_system("\n\n")))
+        return Written(passage, (*head, *body, *self._encode_often("\n\n")))
 
 
 class Answering:
-    """One admitted question. Iterate `steps` once, to its end or until it is closed; its place is then free."""
+    """One admitted question. `steps` is iterated once, to its end or until it is closed."""
 
     def __init__(self, prepared: Prepared, engine: Engine, gate: Gate, clock: Clock) -> None:
         self.prepared = prepared
@@ -194,30 +209,37 @@ class Answering:
         self._clock = clock
         self._held = True
 
-    async def steps(self) -> AsyncIterator[Step]:
+    async def steps(self) -> AsyncGenerator[Step, None]:
         """The answer in pieces; the last one has a finish reason. Closing it aborts the engine's request."""
         scanner = Scanner(len(self.prepared.sources))
         started = self._clock()
-        deltas = self._engine.generate(self.prepared.request_id, self.prepared.prompt_ids, self.prepared.sampling)
+        deltas = self._engine.generate(
+            self.prepared.request_id, self.prepared.prompt_ids, self.prepared.sampling
+        )
         try:
-            async for delta in deltas:
-                self._count(delta.token_count, delta.cached_tokens, started)
-                citations = scanner.feed(delta.text)
-                self.answer.citations += citations
-                if delta.finish_reason:
-                    self._finish()
-                yield Step(delta.text, citations, delta.finish_reason)
-        except EngineDied as error:
+            async with aclosing(deltas):
+                async for delta in deltas:
+                    self._count(delta.token_count, delta.cached_tokens, started)
+                    citations = scanner.feed(delta.text)
+                    self.answer.citations += citations
+                    if delta.finish_reason:
+                        self._finish()
+                    yield Step(delta.text, citations, delta.finish_reason)
+        except EngineDiedError as error:
             raise ServeError(Failure.UNAVAILABLE, "The model stopped while answering. Try again.") from error
         finally:
             self.close()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the answer came to its end."""
+        return "total" in self.answer.stages
 
     def close(self) -> None:
         """Give the place back; twice does no harm."""
         if self._held:
             self._held = False
-            finished = "total" in self.answer.stages
-            self._gate.leave(self._clock() - self.prepared.began if finished else None)
+            self._gate.leave(self._clock() - self.prepared.began if self.is_finished else None)
 
     def _count(self, tokens: int, cached: int, started: float) -> None:
         self.answer.completion_tokens += tokens
@@ -231,6 +253,12 @@ class Answering:
         first = self.answer.first_token_at
         self.answer.stages["decode"] = 1000 * (now - first) if first is not None else 0.0
         self.answer.stages["total"] = 1000 * (now - self.prepared.began)
+
+
+def _measured(passages: tuple[Passage, ...], settings: Retrieval) -> list[tuple[int, Passage]]:
+    """The number that each passage is measured with: the widest, where its own is settled later."""
+    stable = settings.context_order is ContextOrder.STABLE
+    return [(len(passages) if stable else rank, passage) for rank, passage in enumerate(passages, 1)]
 
 
 def _sampling(question: Question, answer_tokens: int) -> Sampling:

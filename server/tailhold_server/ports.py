@@ -1,6 +1,6 @@
-"""What the pipeline asks of encoder, index, chunks and engine, and the small values that pass between them."""
+"""What the pipeline asks of encoder, index, chunks and engine, and the values that pass between them."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -72,13 +72,13 @@ class Tokenizer(Protocol):
     """The generator's tokenizer. Any thread."""
 
     def encode(self, text: str) -> list[int]:
-        """Ids of plain text: what looks like a special token in it is spelled out, so no text forges a role."""
+        """Ids of plain text: special tokens in it are spelled out, so that no text forges a role."""
 
     def encode_template(self, text: str) -> list[int]:
         """Ids of a piece of the chat template, whose special tokens are meant."""
 
     def render(self, messages: Sequence[tuple[str, str]]) -> str:
-        """The chat template over (role, content), with the generation prompt. Raises ValueError on its refusal."""
+        """The chat template over (role, content), with the generation prompt. Raises ValueError."""
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,10 @@ class Engine(Protocol):
     async def start(self) -> None:
         """Returns when it can generate. Raises StartError."""
 
-    def generate(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> AsyncIterator[Delta]:
-        """Closing the iterator aborts the request. Raises EngineDied."""
+    def generate(
+        self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling
+    ) -> AsyncGenerator[Delta, None]:
+        """Closing the generator aborts the request. Raises EngineDiedError."""
 
     async def abort(self, request_id: str) -> None:
         """Ends a request; one that is gone already is no error."""

@@ -57,8 +57,8 @@ def reserved_tokens(asked: int, limit: int) -> int:
 def fit(window: Window, *, fixed: int, asked: int, passages: Sequence[int], turns: Sequence[int]) -> Fit:
     """Drop what has to go: the least relevant passages first, then the oldest turns.
 
-    `passages` are tokens by relevance, `turns` tokens from oldest to newest, `fixed` the tokens that are never cut.
-    Raises ServeError where these alone leave no room for a single token of answer.
+    `passages` are tokens by relevance, `turns` tokens from the oldest, `fixed` the tokens that are never cut.
+    Raises ServeError where these alone leave no room for an answer.
     """
     if fixed + 1 > window.limit_tokens:
         raise too_long(fixed, window.limit_tokens)
@@ -73,8 +73,8 @@ def fit(window: Window, *, fixed: int, asked: int, passages: Sequence[int], turn
 def too_long(tokens: int, limit: int) -> ServeError:
     """What a client reads whose question alone does not fit."""
     return invalid(
-        f"This model's maximum context length is {limit} tokens. The system message and the last question alone take "
-        f"{tokens} tokens, and the answer needs at least one. Shorten the question.",
+        f"This model's maximum context length is {limit} tokens. The system message and the last question "
+        f"alone take {tokens} tokens, and the answer needs at least one. Shorten the question.",
         "messages",
         "context_length_exceeded",
     )

@@ -49,6 +49,11 @@ class Dialogue:
     """Earlier (user, assistant), oldest first; either may be empty."""
     last: str
 
+    @property
+    def characters(self) -> int:
+        """All of it."""
+        return len(self.system) + len(self.last) + sum(len(user) + len(answer) for user, answer in self.turns)
+
 
 def dialogue(pipeline_system: str, messages: tuple[Message, ...]) -> Dialogue:
     """The pipeline's system message first, the client's after it; neighbours of one role are joined."""

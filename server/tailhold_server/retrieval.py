@@ -10,7 +10,7 @@ from tailhold_server.prompt import Passage
 def choose(
     scores: Sequence[float], ids: Sequence[int], *, count: int, min_score: float, metric: Metric
 ) -> tuple[Passage, ...]:
-    """Each chunk once, best first: without places that nothing fills (-1) and without scores below `min_score`.
+    """Each chunk once, best first; places that nothing fills (-1) and scores below `min_score` are left out.
 
     Cosine scores lie within [-1, 1]: float error beyond is cut off.
     """

@@ -53,5 +53,10 @@ def source_body(source: Source) -> dict[str, Any]:
 def annotation_body(citation: Citation, sources: tuple[Source, ...]) -> dict[str, Any]:
     """A citation in OpenAI's shape; indices are characters of the answer, the end is exclusive."""
     source = sources[citation.number - 1]
-    cited = {"title": source.title, "url": source.url, "start_index": citation.start, "end_index": citation.end}
+    cited = {
+        "title": source.title,
+        "url": source.url,
+        "start_index": citation.start,
+        "end_index": citation.end,
+    }
     return {"type": "url_citation", "url_citation": cited}

@@ -5,7 +5,12 @@ from dataclasses import dataclass
 
 from tailhold_server.ports import Tokenizer
 
-_SYSTEM, _FIRST, _ANSWER, _LAST = ("\u2983system\u2984", "\u2983first\u2984", "\u2983answer\u2984", "\u2983last\u2984")
+_SYSTEM, _FIRST, _ANSWER, _LAST = (
+    "\u2983system\u2984",
+    "\u2983first\u2984",
+    "\u2983answer\u2984",
+    "\u2983last\u2984",
+)
 
 
 class TemplateError(Exception):

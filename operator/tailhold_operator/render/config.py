@@ -26,7 +26,7 @@ Parsed = TypeVar("Parsed", bound=BaseModel)
 
 
 def render_pod_config(part: PodPart, template: Manifest, identity: Identity) -> Manifest:
-    """A pod part, and the pod template that was first made from it: an upgrade of the operator restarts nothing."""
+    """A pod part, and the pod template first made from it: an upgrade of the operator restarts nothing."""
     text = json.dumps(template, sort_keys=True, separators=(",", ":"))
     return _hashed("pod", part, identity, {_POD_KEY: codec.dump(part), TEMPLATE_KEY: text})
 

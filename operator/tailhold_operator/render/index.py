@@ -38,7 +38,7 @@ def render_job(part: BuildPart, build: str, identity: Identity, setup: Setup, si
 
 def _template(part: BuildPart, build: str, identity: Identity, setup: Setup, size: JobSize) -> Manifest:
     volumes, mounts = _volumes(part, build, identity)
-    args = ["index", "build", "--build", names.BUILD_PATH]
+    args = ["index", "build", "--build", names.BUILD_PATH, "--progress-port", str(names.INTERNAL_PORT)]
     container = pod.container(CONTAINER, size.image, setup, args, mounts)
     container |= {
         "env": pod.environment(identity, setup),
@@ -79,4 +79,7 @@ def _resources(memory_mebibytes: int) -> Manifest:
 def _failure_rules() -> list[Manifest]:
     hopeless = {"containerName": CONTAINER, "operator": "In", "values": [HOPELESS]}
     disrupted = [{"type": "DisruptionTarget", "status": "True"}]
-    return [{"action": "FailJob", "onExitCodes": hopeless}, {"action": "Ignore", "onPodConditions": disrupted}]
+    return [
+        {"action": "FailJob", "onExitCodes": hopeless},
+        {"action": "Ignore", "onPodConditions": disrupted},
+    ]

@@ -76,7 +76,7 @@ def container_security() -> Manifest:
 
 
 def pod_spec(setup: Setup, account: str, container: Manifest, volumes: list[Manifest]) -> Manifest:
-    """A pod as the Pod Security level "restricted" wants it, without a token and without Service variables."""
+    """A pod as the Pod Security level "restricted" wants it, with neither token nor Service variables."""
     spec: Manifest = {
         "automountServiceAccountToken": False,
         "containers": [container],

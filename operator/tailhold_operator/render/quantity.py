@@ -1,4 +1,4 @@
-"""Quantities in the form that the API server gives them back in, so that what is read equals what was asked for."""
+"""Quantities in the form that the API server gives back, so that what is read equals what was asked for."""
 
 _BINARY = ((1024**2, "Ti"), (1024, "Gi"))
 

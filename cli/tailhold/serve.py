@@ -1,0 +1,165 @@
+"""`tailhold serve`: the serving program, in a pod or from a manifest without a cluster."""
+
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from tailhold_api import names
+from tailhold_api.codec import digest, dump, load
+from tailhold_api.parts import BuildPart, ContentPart, PodPart, build_part, content_part, pod_part
+from tailhold_api.spec import LogLevel, Spec
+
+Parsed = TypeVar("Parsed", bound=BaseModel)
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class ServeFailedError(Exception):
+    """Why the server cannot be started; the text is for the user."""
+
+
+def serve(
+    manifest: Path | None = None,
+    pod: Path | None = None,
+    content: Path | None = None,
+    host: str = "0.0.0.0",  # noqa: S104  a pod is reached from outside
+    port: int = names.HTTP_PORT,
+    internal_port: int = names.INTERNAL_PORT,
+) -> int:
+    """Serve until stopped and return the exit code: 2 where trying again cannot help.
+
+    With `manifest` no cluster is needed: its index is built first where the volume has none. Without it,
+    `pod` and `content` are read, by default where a pod has them. Raises ServeFailedError.
+    """
+    if manifest is not None:
+        return _run(*_from_manifest(manifest), host, port, internal_port)
+    parts = (
+        _read(PodPart, pod or Path(names.POD_PART_PATH)),
+        _read(ContentPart, content or Path(names.CONTENT_PATH)),
+    )
+    return _run(*parts, host, port, internal_port)
+
+
+def read_pipeline(path: Path) -> tuple[str, Spec, str]:
+    """Name, spec and rebuild annotation of the file's one RagPipeline. Raises ServeFailedError."""
+    try:
+        documents = [each for each in yaml.safe_load_all(path.read_text()) if each is not None]
+    except (OSError, yaml.YAMLError) as error:
+        raise ServeFailedError(f"{path}: {error}") from error
+    found = [each for each in documents if isinstance(each, dict) and each.get("kind") == names.KIND]
+    if len(found) != 1:
+        named = ", ".join(_name(each) for each in found) or "none"
+        raise ServeFailedError(f"{path} must hold one {names.KIND}; there are {len(found)}: {named}")
+    return _pipeline(path, found[0])
+
+
+def _pipeline(path: Path, document: Mapping[str, Any]) -> tuple[str, Spec, str]:
+    if (version := document.get("apiVersion")) != names.API_VERSION:
+        raise ServeFailedError(f"{path}: apiVersion is {version!r}, allowed is {names.API_VERSION!r}")
+    metadata = document.get("metadata") or {}
+    annotations = metadata.get("annotations") or {}
+    text = json.dumps(document.get("spec") or {}, default=str)
+    spec = _load(Spec, text, f"{path}: spec")
+    return _name(document), spec, str(annotations.get(names.ANNOTATION_REBUILD, ""))
+
+
+def _name(document: Mapping[str, Any]) -> str:
+    return str((document.get("metadata") or {}).get("name") or "pipeline")
+
+
+def _read(kind: type[Parsed], path: Path) -> Parsed:
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise ServeFailedError(f"{path} cannot be read: {error.strerror}") from error
+    return _load(kind, text, str(path))
+
+
+def _load(kind: type[Parsed], text: str, where: str) -> Parsed:
+    try:
+        return load(kind, text)
+    except ValidationError as error:
+        raise ServeFailedError("\n".join(f"{where}.{line}" for line in _lines(error))) from None
+
+
+def _lines(error: ValidationError) -> Iterable[str]:
+    for each in error.errors(include_url=False):
+        field = ".".join(str(part) for part in each["loc"])
+        shown = "" if each["type"] in ("missing", "extra_forbidden") else f", got {each['input']!r}"
+        yield f"{field}: {each['msg']}{shown}"
+
+
+def _from_manifest(path: Path) -> tuple[PodPart, ContentPart]:
+    name, spec, rebuild = read_pipeline(path)
+    os.environ.setdefault("TAILHOLD_CLAIMS", str(cache_folder() / "claims"))
+    build = build_part(spec, rebuild)
+    store = Path(os.environ["TAILHOLD_CLAIMS"]) / build.store.claim_name
+    snapshot = _built(store, build) or _build(store, build)
+    return pod_part(name, spec), content_part(spec, snapshot)
+
+
+def cache_folder() -> Path:
+    """Where claims lie without a cluster."""
+    if given := os.environ.get("TAILHOLD_CACHE"):
+        return Path(given)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "tailhold"
+
+
+def _built(store: Path, build: BuildPart) -> str | None:
+    """The snapshot that this build part gave, if it is on the volume."""
+    pointer = store / "builds" / f"{digest(build)}.json"
+    try:
+        snapshot = json.loads(pointer.read_text()).get("snapshot")
+    except (OSError, ValueError, AttributeError):
+        return None
+    if not isinstance(snapshot, str) or not _DIGEST.fullmatch(snapshot):
+        return None
+    return snapshot if (store / "snapshots" / snapshot).is_dir() else None
+
+
+def _build(store: Path, build: BuildPart) -> str:
+    """Build in a child process: its memory is gone before the engine takes its own."""
+    print(f"building the index into {store} ...", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        part = Path(folder) / "build.json"
+        part.write_text(dump(build))
+        command = [sys.executable, "-m", "tailhold_server.ingest", "--build", str(part)]
+        ended = subprocess.run(command, env=_environment(), check=False)
+    if ended.returncode != 0:
+        raise ServeFailedError(
+            f"the index was not built: the builder ended with {ended.returncode}, see above"
+        )
+    snapshot = _built(store, build)
+    if snapshot is None:
+        raise ServeFailedError(f"the index was not built: {store}/builds has no pointer to it")
+    return snapshot
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+
+
+def _run(pod: PodPart, content: ContentPart, host: str, port: int, internal_port: int) -> int:
+    from tailhold_server.program import Address, PortInUseError, run
+    from tailhold_server.settings import ServerSettings
+
+    levels = {LogLevel.DEBUG: logging.DEBUG, LogLevel.INFO: logging.INFO, LogLevel.WARNING: logging.WARNING}
+    logging.basicConfig(
+        level=levels[pod.observability.log_level], format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    try:
+        return run(pod, content, ServerSettings(), Address(host, port, internal_port))
+    except PortInUseError as error:
+        raise ServeFailedError(str(error)) from error

@@ -1,0 +1,103 @@
+"""Events: few, and only of what a look at two statuses shows to have happened."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tailhold_api import names
+from tailhold_api.conditions import ConditionType, Reason
+from tailhold_api.status import Condition, Status
+from tailhold_operator.kinds import KINDS, Manifest
+
+_LONGEST = 1000
+
+
+@dataclass(frozen=True)
+class Happening:
+    """Something that people want to be told of once."""
+
+    reason: str
+    message: str
+    about: str
+    """What makes it another one than the last of the same reason."""
+    warns: bool = False
+
+
+def happenings(before: Status, after: Status) -> tuple[Happening, ...]:
+    """What changed from one status to the next."""
+    return (*_built(before, after), *_served(before, after), *_failed(before, after))
+
+
+def _built(before: Status, after: Status) -> Iterator[Happening]:
+    new = after.snapshot
+    if new and (before.snapshot is None or before.snapshot.build != new.build):
+        counts = f"{new.chunks} chunks of {new.documents} documents, {new.failed_documents} could not be read"
+        yield Happening("IndexBuilt", counts, new.build)
+
+
+def _served(before: Status, after: Status) -> Iterator[Happening]:
+    old, new = before.stable, after.stable
+    if new is None or (old and old.name == new.name):
+        return
+    same_pods = old is not None and old.pod_digest == new.pod_digest
+    reason = "ContentApplied" if same_pods else "RolledOut"
+    yield Happening(reason, f"revision {new.name} serves", f"{new.name}{after.observed_generation}")
+
+
+def _failed(before: Status, after: Status) -> Iterator[Happening]:
+    for kind, reason in _WARNINGS.items():
+        now, then = _find(after, kind), _find(before, kind)
+        if now is None or now.status != "False" or not _is_stalled(after):
+            continue
+        if then is None or (then.status, then.reason) != (now.status, now.reason):
+            yield Happening(
+                reason, f"{now.reason}: {now.message}", f"{now.reason}{now.observed_generation}", True
+            )
+            return
+
+
+_WARNINGS = {
+    ConditionType.ACCEPTED: "SpecRefused",
+    ConditionType.INDEX_LOADED: "IndexFailed",
+    ConditionType.ROLLED_OUT: "RevisionFailed",
+}
+
+
+def _is_stalled(status: Status) -> bool:
+    stalled = _find(status, ConditionType.STALLED)
+    return stalled is not None and stalled.reason != Reason.PAUSED
+
+
+def _find(status: Status, kind: ConditionType) -> Condition | None:
+    return next((each for each in status.conditions if each.type == kind), None)
+
+
+def render_event(pipeline: Manifest, happening: Happening, now: str) -> Manifest:
+    """An Event whose name is made of what it tells: told again, it is there already."""
+    metadata = pipeline["metadata"]
+    about = f"{metadata['uid']}{happening.reason}{happening.about}"
+    suffix = hashlib.sha256(about.encode()).hexdigest()[:16]
+    return {
+        "apiVersion": KINDS["Event"].api_version,
+        "kind": "Event",
+        "metadata": {
+            "name": f"{names.child_name(metadata['name'])}.{suffix}",
+            "namespace": metadata["namespace"],
+        },
+        "involvedObject": {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+        },
+        "reason": happening.reason,
+        "message": happening.message[:_LONGEST],
+        "type": "Warning" if happening.warns else "Normal",
+        "source": {"component": names.FIELD_MANAGER},
+        "reportingComponent": names.FIELD_MANAGER,
+        "reportingInstance": names.FIELD_MANAGER,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }

@@ -1,0 +1,111 @@
+"""Each condition's finding, from what was seen and decided."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tailhold_api.conditions import ConditionType, Reason
+from tailhold_api.parts import SHORT
+from tailhold_operator.findings import FINE, Finding, stuck, waiting
+from tailhold_operator.indexing import Building
+from tailhold_operator.observe import Pod, Report
+from tailhold_operator.revisions import Asked, Target
+from tailhold_operator.rollout import Side, Step
+from tailhold_operator.sides import answers
+
+Findings = Mapping[ConditionType, Finding]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is judged."""
+
+    asked: Asked
+    target: Target | None
+    building: Building
+    step: Step
+    sides: Mapping[str, Side]
+    pods: tuple[Pod, ...]
+    reports: Mapping[str, Report]
+    serving: str | None
+    """What the Service sent to when it was looked at."""
+    pushing: bool
+    """Whether running pods are still to be given their content."""
+
+    @property
+    def told(self) -> tuple[Report, ...]:
+        """What the ready pods of the pod part that is asked for say."""
+        part = self.asked.pod_digest[:SHORT]
+        own = (pod for pod in self.pods if pod.pod_part == part and answers(pod))
+        return tuple(self.reports[pod.name] for pod in own if pod.name in self.reports)
+
+    @property
+    def fresh(self) -> Side | None:
+        """The pods that are asked for."""
+        return self.sides.get(self.asked.pod_digest[:SHORT])
+
+
+def assess_all(case: Case) -> Findings:
+    """All conditions but the summaries."""
+    return {
+        ConditionType.ACCEPTED: FINE,
+        ConditionType.INDEX_LOADED: _index_loaded(case),
+        ConditionType.MODEL_LOADED: _model_loaded(case),
+        ConditionType.AVAILABLE: _available(case),
+        ConditionType.ROLLED_OUT: _rolled_out(case),
+    }
+
+
+def _index_loaded(case: Case) -> Finding:
+    if case.target is None:
+        return case.building.finding
+    wanted = case.target.status.snapshot
+    if any(report.snapshot == wanted for report in case.told):
+        return FINE
+    if case.told and not case.step.outcome.stalled:
+        return waiting(Reason.PUSHING_CONTENT, f"the pods are being given snapshot {wanted[:SHORT]}")
+    return _not_loaded(case)
+
+
+def _model_loaded(case: Case) -> Finding:
+    if case.target is None:
+        return Finding(
+            False, Reason.WAITING_FOR_INDEX, case.building.finding.message, case.building.finding.stalled
+        )
+    if any(report.pod_digest == case.target.status.pod_digest for report in case.told):
+        return FINE
+    return _not_loaded(case)
+
+
+def _not_loaded(case: Case) -> Finding:
+    """Why no pod runs what is asked for."""
+    if not case.asked.spec.replicas:
+        return waiting(Reason.NO_REPLICAS, "`replicas` is 0")
+    if case.step.outcome.stalled or case.fresh is None:
+        return case.step.outcome if not case.step.outcome.holds else waiting(Reason.WAITING_FOR_PODS)
+    return case.fresh.trouble
+
+
+def _available(case: Case) -> Finding:
+    side = case.sides.get(case.serving or "")
+    if side and side.ready:
+        return FINE
+    if not case.asked.spec.replicas:
+        return waiting(Reason.NO_REPLICAS, "`replicas` is 0")
+    if side is None:
+        return waiting(Reason.NOT_READY, "no pods serve yet")
+    return (
+        side.trouble if side.wanted else waiting(Reason.DRAINING, "the old pods made room for the new ones")
+    )
+
+
+def _rolled_out(case: Case) -> Finding:
+    if case.target is None:
+        finding = case.building.finding
+        return (
+            stuck(finding.reason, finding.message)
+            if finding.stalled
+            else waiting(Reason.WAITING_FOR_INDEX, finding.message)
+        )
+    if case.pushing and not case.step.outcome.stalled:
+        return waiting(Reason.PUSHING_CONTENT, "the pods are being given the new content")
+    return case.step.outcome

@@ -1,0 +1,220 @@
+"""From one look at a pipeline to all that is to be done about it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from tailhold_api.conditions import ConditionType, Reason
+from tailhold_api.parts import SHORT, ContentPart
+from tailhold_operator.assessment import Case, Findings, assess_all
+from tailhold_operator.conditions import refused
+from tailhold_operator.content import Spread, spread
+from tailhold_operator.desire import Around, desire, image_of, template_of
+from tailhold_operator.findings import Finding, stuck, waiting
+from tailhold_operator.history import Failure, History
+from tailhold_operator.indexing import Building, assess
+from tailhold_operator.observe import Pod, Seen, read_job
+from tailhold_operator.parsing import read_history, read_spec, rebuild_mark
+from tailhold_operator.plan import Apply, Delete, plan
+from tailhold_operator.render.config import ANNOTATION_DIGEST
+from tailhold_operator.render.front import served_part
+from tailhold_operator.revisions import Asked, Target, asked_for, content_by_digest, noted, target_of
+from tailhold_operator.rollout import POLL, Side, Step, View, advance, stand_still
+from tailhold_operator.sides import pods_of, sides_of, takers
+
+SOON = timedelta(seconds=1)
+
+
+@dataclass(frozen=True)
+class Push:
+    """Hand a running pod its content."""
+
+    pod: Pod
+    content: ContentPart
+    revision: str
+    """The revision that is given up if the pod refuses."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is to be done, and what is to be said."""
+
+    writes: tuple[Apply | Delete, ...]
+    pushes: tuple[Push, ...]
+    history: History
+    findings: Findings
+    building: Building | None = None
+    target: Target | None = None
+    asked: Asked | None = None
+    sides: Mapping[str, Side] | None = None
+    serving: str | None = None
+    wait: timedelta | None = None
+
+
+def decide(seen: Seen, around: Around, now: datetime) -> Decision:
+    """Everything about one pipeline."""
+    history = read_history(seen.find("ConfigMap", around.identity.child("history")))
+    spec = read_spec(seen.pipeline)
+    if not isinstance(spec, str):
+        decision = _decide(
+            seen, asked_for(around.identity.name, spec, rebuild_mark(seen.pipeline)), history, around, now
+        )
+        return _paused(decision) if spec.paused else decision
+    if history.spec is None:
+        return Decision((), (), history, dict.fromkeys(_NOTHING_SERVES, refused(spec)))
+    last = asked_for(around.identity.name, history.spec, rebuild_mark(seen.pipeline))
+    return _refused(_decide(seen, last, history, around, now), refused(spec))
+
+
+_NOTHING_SERVES = (
+    ConditionType.ACCEPTED,
+    ConditionType.INDEX_LOADED,
+    ConditionType.MODEL_LOADED,
+    ConditionType.AVAILABLE,
+    ConditionType.ROLLED_OUT,
+)
+
+
+def refuse_content(history: History, push: Push, words: str, at: str) -> History:
+    """Remember that a pod would not take a content: what it runs on stays."""
+    message = f"pod {push.pod.name} refused the content: {words}"
+    return history.with_failure(
+        Failure(name=push.revision, reason=Reason.CONTENT_REFUSED.value, message=message, at=at)
+    )
+
+
+def _decide(seen: Seen, asked: Asked, history: History, around: Around, now: datetime) -> Decision:
+    pods = pods_of(seen)
+    history = noted(history, asked.spec)
+    jobs = [read_job(each) for each in seen.of_kind("Job")]
+    building = assess(asked.build_digest, history.snapshot_of(asked.build_digest), jobs, pods, seen.progress)
+    if building.snapshot and not history.snapshot_of(asked.build_digest):
+        history = history.with_snapshot(building.snapshot)
+    target = _target(seen, asked, building, around)
+    sides = sides_of(seen, pods, target.status if target else None, asked.pod.placement.gpu.resource_name)
+    serving = _serving(seen, asked, history, around)
+    step = _step(asked, target, serving, sides, history, now)
+    contents = _contents(seen, step, target, around)
+    pushes = tuple(_pushes(seen, pods, contents, target))
+    wanted = desire(seen, asked, target, building, step, contents, around)
+    writes = plan(wanted.manifests, seen.children, wanted.kept)
+    case = Case(
+        asked,
+        target,
+        building,
+        step,
+        sides,
+        pods,
+        seen.reports,
+        serving,
+        _is_pushing(contents, asked, target),
+    )
+    wait = _wait(step, building, pushes)
+    return Decision(
+        writes, pushes, step.history, assess_all(case), building, target, asked, sides, serving, wait
+    )
+
+
+def _serving(seen: Seen, asked: Asked, history: History, around: Around) -> str | None:
+    """The pod part in front. A Service that is gone, or was turned to nothing of ours, is put right."""
+    named = served_part(seen.find("Service", around.identity.child()))
+    if not history.revisions:
+        return named
+    tried = history.candidate.pod_digest[:SHORT] if history.candidate else None
+    if named and (history.served(named) or named in (tried, asked.pod_digest[:SHORT])):
+        return named
+    return history.revisions[0].pod_digest[:SHORT]
+
+
+def _target(seen: Seen, asked: Asked, building: Building, around: Around) -> Target | None:
+    if building.snapshot is None:
+        return None
+    template = template_of(seen, asked, around, asked.pod_digest[:SHORT])
+    return target_of(asked, building.snapshot, image_of(template) if template else "")
+
+
+def _step(
+    asked: Asked,
+    target: Target | None,
+    serving: str | None,
+    sides: Mapping[str, Side],
+    history: History,
+    now: datetime,
+) -> Step:
+    replicas, rules = asked.spec.replicas, asked.spec.rollout
+    if target:
+        return advance(View(target.status, serving, sides, history, replicas, rules), now)
+    return stand_still(serving, replicas, history, now)
+
+
+def _contents(seen: Seen, step: Step, target: Target | None, around: Around) -> dict[str, Spread]:
+    """For each pod part with pods, what they are to run on."""
+    found = {part: _content(seen, part, step, target, around) for part in step.replicas}
+    return {part: each for part, each in found.items() if each}
+
+
+def _content(seen: Seen, part: str, step: Step, target: Target | None, around: Around) -> Spread | None:
+    mounted = _mounted(seen, part, around)
+    served = step.history.served(part)
+    before = served.content_digest if served else None
+    pods = takers(pods_of(seen), part, seen.reports)
+    if target is None or part != target.status.pod_digest[:SHORT]:
+        wanted = before or mounted
+        return spread(wanted, wanted, None, pods, refused=False) if wanted else None
+    failed = step.history.failed(target.status.name) is not None
+    serves = part == step.serving and before is not None
+    wanted = target.status.content_digest
+    return spread(wanted, mounted if serves else wanted, before, pods, refused=failed)
+
+
+def _mounted(seen: Seen, part: str, around: Around) -> str | None:
+    """The content that is mounted, where it is still one that is known."""
+    config = seen.find("ConfigMap", around.identity.child(part, "content"))
+    digest = (((config or {}).get("metadata") or {}).get("annotations") or {}).get(ANNOTATION_DIGEST)
+    return str(digest) if digest else None
+
+
+def _pushes(
+    seen: Seen, pods: tuple[Pod, ...], contents: Mapping[str, Spread], target: Target | None
+) -> list[Push]:
+    by_name = {pod.name: pod for pod in pods}
+    pushes = []
+    for each in contents.values():
+        content = content_by_digest(seen, each.give, target) if each.push else None
+        revision = target.status.name if target and each.give == target.status.content_digest else ""
+        pushes += [Push(by_name[name], content, revision) for name in each.push if content]
+    return pushes
+
+
+def _is_pushing(contents: Mapping[str, Spread], asked: Asked, target: Target | None) -> bool:
+    mine = contents.get(asked.pod_digest[:SHORT])
+    return bool(target and mine and (mine.push or mine.mount != target.status.content_digest))
+
+
+def _wait(step: Step, building: Building, pushes: tuple[Push, ...]) -> timedelta | None:
+    waits = [step.wait] if step.wait else []
+    waits += [POLL] if not building.snapshot and not building.finding.stalled else []
+    waits += [SOON] if pushes else []
+    return min(waits, default=None)
+
+
+def _paused(decision: Decision) -> Decision:
+    """Nothing is changed; what would be is said."""
+    pending = bool(decision.writes or decision.pushes)
+    paused = waiting(Reason.PAUSED, "`paused` is true: nothing is changed")
+    findings = dict(decision.findings)
+    if pending or not findings[ConditionType.ROLLED_OUT].holds:
+        findings[ConditionType.ROLLED_OUT] = paused
+    return _without_acts(decision, findings)
+
+
+def _refused(decision: Decision, finding: Finding) -> Decision:
+    """The last good spec is what is looked at, and nothing is touched."""
+    findings = dict(decision.findings)
+    findings[ConditionType.ACCEPTED] = finding
+    findings[ConditionType.ROLLED_OUT] = stuck(finding.reason, "the newest spec is refused; see Accepted")
+    return _without_acts(decision, findings)
+
+
+def _without_acts(decision: Decision, findings: Findings) -> Decision:
+    return replace(decision, writes=(), pushes=(), findings=findings)

@@ -1,0 +1,152 @@
+"""All objects that a step of a pipeline wants to be there."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tailhold_api import names
+from tailhold_api.parts import SHORT
+from tailhold_operator.content import Spread
+from tailhold_operator.indexing import Building, surplus
+from tailhold_operator.kinds import Manifest, Ref, label_of, ref_of
+from tailhold_operator.observe import Seen, read_job
+from tailhold_operator.render import config, front
+from tailhold_operator.render.identity import Identity
+from tailhold_operator.render.index import JobSize, render_job
+from tailhold_operator.render.server import render_deployment, render_template
+from tailhold_operator.render.setup import Setup
+from tailhold_operator.revisions import Asked, Target, content_by_digest, kept_configs
+from tailhold_operator.rollout import Step
+from tailhold_operator.sides import pods_of, turned_away
+
+
+@dataclass(frozen=True)
+class Desire:
+    """What has to be there, in the order to write it, and what may stay."""
+
+    manifests: tuple[Manifest, ...]
+    kept: frozenset[Ref]
+
+
+@dataclass(frozen=True)
+class Around:
+    """What every object is rendered with."""
+
+    identity: Identity
+    setup: Setup
+    public_key: str
+
+
+def template_of(seen: Seen, asked: Asked, around: Around, part: str) -> Manifest | None:
+    """The pod template of a pod part: the one that was kept with it, or a new one for what is asked for.
+
+    A lost ConfigMap is made again from the Deployment, so that the pods that run do not change.
+    """
+    identity = around.identity
+    kept = config.read_template(seen.find("ConfigMap", identity.child("pod", part)))
+    if kept or part != asked.pod_digest[:SHORT]:
+        return kept
+    running = seen.find("Deployment", identity.child(part))
+    return running["spec"]["template"] if running else render_template(asked.pod, identity, around.setup)
+
+
+def image_of(template: Manifest) -> str:
+    """The server's image."""
+    return str(template["spec"]["containers"][0]["image"])
+
+
+def desire(
+    seen: Seen,
+    asked: Asked,
+    target: Target | None,
+    building: Building,
+    step: Step,
+    contents: Mapping[str, Spread],
+    around: Around,
+) -> Desire:
+    """Everything, from what was decided about index, pods and content."""
+    identity = around.identity
+    always = (
+        config.render_history(step.history, identity),
+        front.render_account(identity),
+        config.render_key(around.public_key, identity),
+    )
+    index = _index(asked, building, around)
+    revision = _revision(seen, asked, target, around)
+    mounted = [_mounted(seen, part, each, target, identity) for part, each in contents.items()]
+    pods = [_deployment(seen, asked, around, part, count) for part, count in step.replicas.items()]
+    front_door = (front.render_service(identity, step.serving), front.render_budget(identity))
+    manifests = (*always, *index, *revision, *mounted, *(front_door if step.serving else ()), *pods)
+    return Desire(
+        tuple(each for each in manifests if each), _kept(seen, asked, target, building, step, identity)
+    )
+
+
+def _index(asked: Asked, building: Building, around: Around) -> tuple[Manifest, ...]:
+    if not building.needs_job:
+        return ()
+    image = asked.spec.server.image or around.setup.image
+    size = JobSize(image, asked.spec.index.build_memory_mebibytes)
+    job = render_job(asked.build, asked.build_digest[:SHORT], around.identity, around.setup, size)
+    return config.render_build_config(asked.build, around.identity), job
+
+
+def _revision(seen: Seen, asked: Asked, target: Target | None, around: Around) -> tuple[Manifest, ...]:
+    """ConfigMaps of the revision that is asked for. The pod part's is written once, with its template."""
+    if target is None:
+        return ()
+    content = config.render_content_config(target.content, around.identity)
+    part = asked.pod_digest[:SHORT]
+    if seen.find("ConfigMap", around.identity.child("pod", part)):
+        return (content,)
+    template = template_of(seen, asked, around, part) or {}
+    return content, config.render_pod_config(asked.pod, template, around.identity)
+
+
+def _mounted(
+    seen: Seen, part: str, spread: Spread, target: Target | None, identity: Identity
+) -> Manifest | None:
+    content = content_by_digest(seen, spread.mount, target)
+    return config.render_mounted_content(content, part, identity) if content else None
+
+
+def _deployment(seen: Seen, asked: Asked, around: Around, part: str, replicas: int) -> Manifest | None:
+    template = template_of(seen, asked, around, part)
+    return render_deployment(around.identity, part, template, replicas) if template else None
+
+
+def _kept(
+    seen: Seen,
+    asked: Asked,
+    target: Target | None,
+    building: Building,
+    step: Step,
+    identity: Identity,
+) -> frozenset[Ref]:
+    """Besides what is wanted: history, the last Jobs, and what cannot be rendered again but is in use."""
+    parts = {*step.replicas, step.serving} - {""}
+    tried = [each for each in (target.status if target else None, step.history.candidate) if each]
+    kept = kept_configs(seen, step.history, tried, parts)
+    in_use = {name for part in parts for name in (identity.child(part), identity.child(part, "content"))}
+    kept |= {ref for ref in seen.children if ref.name in in_use}
+    refused = {pod.name for pod in turned_away(pods_of(seen))}
+    kept |= {ref for ref in seen.children if ref.kind == "Pod" and ref.name not in refused}
+    kept |= {
+        ref for ref in seen.children if ref.kind in ("Service", "PodDisruptionBudget") and not step.serving
+    }
+    return frozenset(kept | _kept_index(seen, asked, building))
+
+
+def _kept_index(seen: Seen, asked: Asked, building: Building) -> set[Ref]:
+    current = asked.build_digest[:SHORT]
+    gone = surplus([read_job(each) for each in seen.of_kind("Job")], current)
+    gone |= {current} if building.discard else frozenset()
+    jobs = {ref_of(each): label_of(each, names.LABEL_BUILD) for each in seen.of_kind("Job")}
+    kept = {ref for ref, build in jobs.items() if build not in gone}
+    builds = {current, *(jobs[ref] for ref in kept)}
+    parts = ((ref, child) for ref, child in seen.children.items() if ref.kind == "ConfigMap")
+    return kept | {ref for ref, child in parts if _is_build_of(child, builds)}
+
+
+def _is_build_of(child: Manifest, builds: set[str]) -> bool:
+    is_build = label_of(child, config.LABEL_PART) == "build"
+    return is_build and label_of(child, config.LABEL_DIGEST) in builds

@@ -1,0 +1,117 @@
+"""Whether the index of a spec is built, and what its Job needs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from tailhold_api import codec
+from tailhold_api.conditions import Reason
+from tailhold_api.parts import SHORT
+from tailhold_api.status import Progress, SnapshotStatus
+from tailhold_operator.findings import FINE, Finding, reason_of, stuck, waiting
+from tailhold_operator.observe import Job, Pod
+
+KEPT_JOBS = 2
+
+
+@dataclass(frozen=True)
+class Building:
+    """Where the build of a spec's index stands."""
+
+    finding: Finding
+    snapshot: SnapshotStatus | None = None
+    needs_job: bool = False
+    discard: bool = False
+    """The Job ended and what it said is lost: it has to run again."""
+    progress: Progress | None = None
+
+
+def assess(
+    build: str,
+    known: SnapshotStatus | None,
+    jobs: Sequence[Job],
+    pods: Sequence[Pod],
+    progress: Mapping[str, Any] | None,
+) -> Building:
+    """Judge the build of a build part by its whole digest."""
+    if known:
+        return Building(FINE, known)
+    job = next((each for each in jobs if each.build == build[:SHORT]), None)
+    own = sorted((pod for pod in pods if pod.build == build[:SHORT]), key=lambda pod: pod.created)
+    if job is None:
+        return Building(waiting(Reason.BUILDING_INDEX, "the index Job is being created"), needs_job=True)
+    if job.failed:
+        return Building(_failed(job, own))
+    if job.complete:
+        return _result(build, own)
+    return _running(own, read_progress(progress))
+
+
+def surplus(jobs: Sequence[Job], build: str) -> frozenset[str]:
+    """Builds whose Jobs may go: all but the newest two and the one that is asked for."""
+    others = sorted((job for job in jobs if job.build != build), key=lambda job: job.created, reverse=True)
+    asked = len(jobs) - len(others)
+    return frozenset(job.build for job in others[KEPT_JOBS - asked :])
+
+
+def read_progress(told: Mapping[str, Any] | None) -> Progress | None:
+    """What a Job says of itself, where it can be understood."""
+    if told is None:
+        return None
+    try:
+        return codec.load_lenient(Progress, dict(told))
+    except ValidationError:
+        return None
+
+
+def _result(build: str, pods: Sequence[Pod]) -> Building:
+    for pod in reversed(pods):
+        told = pod.ending.told if pod.ending and pod.ending.exit_code == 0 else {}
+        if isinstance(told.get("snapshot"), str):
+            return Building(FINE, _snapshot(build, told))
+    message = "the index Job ended and its result is lost; it runs again"
+    return Building(waiting(Reason.BUILDING_INDEX, message), discard=True)
+
+
+def _snapshot(build: str, told: Mapping[str, Any]) -> SnapshotStatus:
+    return SnapshotStatus(
+        digest=told["snapshot"],
+        build=build,
+        documents=int(told.get("documents", 0)),
+        failed_documents=int(told.get("failedDocuments", 0)),
+        chunks=int(told.get("chunks", 0)),
+    )
+
+
+def _failed(job: Job, pods: Sequence[Pod]) -> Finding:
+    ended = [pod.ending for pod in pods if pod.ending]
+    if not ended:
+        return stuck(Reason.INDEX_BUILD_FAILED, job.message or "the index Job failed")
+    last = ended[-1]
+    text = last.message or f"the index Job ended with exit code {last.exit_code}: {last.reason}"
+    return stuck(reason_of(last.reason, Reason.INDEX_BUILD_FAILED), text)
+
+
+def _running(pods: Sequence[Pod], progress: Progress | None) -> Building:
+    waits = [pod for pod in pods if pod.unschedulable or pod.waiting_message]
+    if waits:
+        text = waits[-1].unschedulable or f"{waits[-1].waiting}: {waits[-1].waiting_message}"
+        reason = Reason.UNSCHEDULABLE if waits[-1].unschedulable else Reason.WAITING_FOR_PODS
+        return Building(waiting(reason, f"index Job: {text}"))
+    return Building(waiting(Reason.BUILDING_INDEX, _how_far(pods, progress)), progress=progress)
+
+
+def _how_far(pods: Sequence[Pod], progress: Progress | None) -> str:
+    failures = sum(1 for pod in pods if pod.phase == "Failed")
+    again = f"; attempt {failures + 1}, the last one ended: {_last_words(pods)}" if failures else ""
+    if progress is None:
+        return f"the index Job runs{again}"
+    total = f" of {progress.total}" if progress.total else ""
+    return f"{progress.step}: {progress.done}{total} {progress.unit}{again}"
+
+
+def _last_words(pods: Sequence[Pod]) -> str:
+    words = [pod.ending.message or pod.ending.reason for pod in pods if pod.ending and pod.ending.exit_code]
+    return words[-1] if words else "unknown"

@@ -1,0 +1,134 @@
+"""What is asked of running pods, at their internal port."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import httpx
+
+from tailhold_api import codec, names
+from tailhold_api.parts import ContentPart
+from tailhold_operator.latency import read_buckets
+from tailhold_operator.observe import Pod, Report
+
+_ASK = httpx.Timeout(3, connect=1)
+_PUSH = httpx.Timeout(120, connect=2)
+"""A new snapshot is loaded before the answer comes."""
+_UNKNOWN = (401, 403, 404, 405)
+"""Not the pod's opinion of the content: a key that it has not got yet, or another program."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The content is in force."""
+
+
+@dataclass(frozen=True)
+class Declined:
+    """The pod will not have the content, and goes on with what it has."""
+
+    words: str
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """Nothing is known: try again."""
+
+    words: str
+
+
+Answer = Taken | Declined | Unanswered
+
+
+class Pods(Protocol):
+    """Running pods. What does not answer is None."""
+
+    async def report(self, pod: Pod) -> Report | None:
+        """What a server runs."""
+
+    async def progress(self, pod: Pod) -> Mapping[str, Any] | None:
+        """How far an index Job is."""
+
+    async def buckets(self, pod: Pod) -> Mapping[float, float]:
+        """How long whole answers took since the pod started."""
+
+    async def push(self, pod: Pod, content: ContentPart, audience: str) -> Answer:
+        """Hand a server its content."""
+
+
+class HttpPods:
+    """Pods that are reached by their addresses."""
+
+    def __init__(self, client: httpx.AsyncClient, token: Callable[[str], str]) -> None:
+        self._client = client
+        self._token = token
+
+    async def report(self, pod: Pod) -> Report | None:
+        """What a server runs."""
+        told = await self._json(pod, "/v1/tuning")
+        return None if told is None else _report(told)
+
+    async def progress(self, pod: Pod) -> Mapping[str, Any] | None:
+        """How far an index Job is."""
+        return await self._json(pod, "/progress")
+
+    async def buckets(self, pod: Pod) -> Mapping[float, float]:
+        """How long whole answers took since the pod started."""
+        try:
+            answer = await self._client.get(_address(pod, "/metrics"), timeout=_ASK)
+            return read_buckets(answer.raise_for_status().text)
+        except httpx.HTTPError:
+            return {}
+
+    async def push(self, pod: Pod, content: ContentPart, audience: str) -> Answer:
+        """Hand a server its content."""
+        headers = {"Authorization": f"Bearer {self._token(audience)}", "Content-Type": "application/json"}
+        body = codec.dump(content)
+        try:
+            url = _address(pod, "/internal/content")
+            answer = await self._client.put(url, content=body, headers=headers, timeout=_PUSH)
+        except httpx.HTTPError as error:
+            return Unanswered(f"{type(error).__name__}: {error}")
+        return _understood(answer)
+
+    async def _json(self, pod: Pod, path: str) -> dict[str, Any] | None:
+        try:
+            answer = await self._client.get(_address(pod, path), timeout=_ASK)
+            told = answer.raise_for_status().json()
+        except (httpx.HTTPError, ValueError):
+            return None
+        return told if isinstance(told, dict) else None
+
+
+def _report(told: Mapping[str, Any]) -> Report:
+    phases = told.get("phases")
+    times = phases.items() if isinstance(phases, dict) else ()
+    return Report(
+        pod_digest=str(told.get("podDigest") or ""),
+        content_digest=str(told.get("contentDigest") or ""),
+        snapshot=str(told.get("snapshot") or ""),
+        phase=str(told.get("phase") or ""),
+        phases={str(name): round(each) for name, each in times if isinstance(each, int | float)},
+        error=str(told.get("error") or ""),
+    )
+
+
+def _understood(answer: httpx.Response) -> Answer:
+    if answer.is_success:
+        return Taken()
+    words = _words(answer)
+    if answer.status_code in _UNKNOWN or answer.status_code >= 500:
+        return Unanswered(words)
+    return Declined(words)
+
+
+def _words(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json()["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"status {answer.status_code}"
+
+
+def _address(pod: Pod, path: str) -> str:
+    host = f"[{pod.ip}]" if ":" in pod.ip else pod.ip
+    return f"http://{host}:{names.INTERNAL_PORT}{path}"

@@ -1,0 +1,39 @@
+"""The rights that the operator uses. A test compares them with what it was seen doing, both ways."""
+
+from typing import NamedTuple
+
+from tailhold_api import names
+
+
+class Rule(NamedTuple):
+    """As in a Role."""
+
+    group: str
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+    resource_names: tuple[str, ...] = ()
+    """Objects by name, where the right is for these alone; `{release}` stands for the release's full name."""
+
+
+_CHILD = ("list", "watch", "create", "patch", "delete")
+"""Server-side apply is `patch`, and `create` where nothing is there yet. Looking for a name is a `list`."""
+
+PIPELINE_RULES = (
+    Rule(names.GROUP, (names.PLURAL,), ("get", "list", "watch")),
+    Rule(names.GROUP, (f"{names.PLURAL}/status",), ("patch",)),
+    Rule("", ("configmaps", "serviceaccounts", "services"), _CHILD),
+    Rule("policy", ("poddisruptionbudgets",), _CHILD),
+    Rule("batch", ("jobs",), _CHILD),
+    Rule("apps", ("deployments",), _CHILD),
+    Rule("", ("pods",), ("list", "watch", "delete")),
+    Rule("", ("events",), ("create",)),
+)
+"""Where pipelines live: in a ClusterRole, or in a Role of each namespace that is watched."""
+
+RELEASE_RULES = (
+    Rule("coordination.k8s.io", ("leases",), ("create",)),
+    Rule("coordination.k8s.io", ("leases",), ("get", "update"), ("{release}",)),
+    Rule("", ("secrets",), ("create",)),
+    Rule("", ("secrets",), ("get",), ("{release}-key",)),
+)
+"""In the release's own namespace. Kubernetes cannot bind `create` to a name."""

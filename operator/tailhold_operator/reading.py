@@ -1,0 +1,63 @@
+"""One fresh look at a pipeline: its object, its children by UID, and what its pods say."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tailhold_api import names
+from tailhold_operator.cluster import Cluster
+from tailhold_operator.kinds import CHILD_KINDS, Manifest, Ref, is_owned_by, is_terminating, ref_of, uid_of
+from tailhold_operator.observe import Pod, Report, Seen, read_job, read_pod
+from tailhold_operator.pods import Pods
+
+_AT_ONCE = 20
+
+
+async def look(cluster: Cluster, pods: Pods, key: Ref) -> Seen | None:
+    """All of it; None where the pipeline is gone or going, and its children go with it by themselves."""
+    pipeline = await cluster.read(key)
+    if pipeline is None or is_terminating(pipeline):
+        return None
+    seen = _sorted(pipeline, await _children(cluster, pipeline))
+    reports, progress = await asyncio.gather(_reports(pods, seen), _progress(pods, seen))
+    return replace(seen, reports=reports, progress=progress)
+
+
+async def _children(cluster: Cluster, pipeline: Manifest) -> list[Manifest]:
+    labels = f"{names.LABEL_PIPELINE_UID}={uid_of(pipeline)}"
+    namespace = pipeline["metadata"]["namespace"]
+    found = await asyncio.gather(*(cluster.find(kind, namespace, labels) for kind in CHILD_KINDS))
+    return [child for each in found for child in each]
+
+
+def _sorted(pipeline: Manifest, found: Iterable[Manifest]) -> Seen:
+    """Labels find children, the owner's UID makes them ours; pods are owned by those whom we own."""
+    uid = uid_of(pipeline)
+    ours = [each for each in found if each["kind"] == "Pod" or is_owned_by(each, uid)]
+    staying = {ref_of(each): each for each in ours if each["kind"] == "Pod" or not is_terminating(each)}
+    return Seen(pipeline, staying, frozenset(ref_of(each) for each in ours) - frozenset(staying))
+
+
+async def _reports(pods: Pods, seen: Seen) -> Mapping[str, Report]:
+    asked = [pod for pod in _running(seen) if pod.pod_part]
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def ask(pod: Pod) -> Report | None:
+        async with gate:
+            return await pods.report(pod)
+
+    told = await asyncio.gather(*map(ask, asked))
+    return {pod.name: report for pod, report in zip(asked, told, strict=True) if report}
+
+
+async def _progress(pods: Pods, seen: Seen) -> Mapping[str, Any] | None:
+    jobs = [read_job(each) for each in seen.of_kind("Job")]
+    building = {job.build for job in jobs if not job.complete and not job.failed}
+    asked = next((pod for pod in _running(seen) if pod.build in building), None)
+    return await pods.progress(asked) if asked else None
+
+
+def _running(seen: Seen) -> list[Pod]:
+    found = (read_pod(each) for each in seen.of_kind("Pod"))
+    return [pod for pod in found if pod.phase == "Running" and pod.ip and not pod.terminating]

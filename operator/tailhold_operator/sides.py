@@ -1,0 +1,88 @@
+"""The pods of each pod part, counted for a rollout and for the status."""
+
+from collections.abc import Iterable, Mapping
+
+from tailhold_api.status import RevisionStatus
+from tailhold_operator.content import Taker
+from tailhold_operator.diagnosis import diagnose, lacks_room
+from tailhold_operator.kinds import Manifest
+from tailhold_operator.observe import Deployment, Pod, Report, Seen, read_deployment, read_pod
+from tailhold_operator.rollout import Side
+
+KEPT_FAILED_PODS = 3
+
+
+def pods_of(seen: Seen) -> tuple[Pod, ...]:
+    """All pods of the pipeline."""
+    return tuple(read_pod(each) for each in seen.of_kind("Pod"))
+
+
+def sides_of(seen: Seen, pods: Iterable[Pod], target: RevisionStatus | None, gpu: str) -> Mapping[str, Side]:
+    """What each Deployment has, by pod part."""
+    deployments = (read_deployment(each) for each in seen.of_kind("Deployment"))
+    return {each.pod_part: _side(each, list(pods), seen.reports, target, gpu) for each in deployments}
+
+
+def takers(pods: Iterable[Pod], part: str, reports: Mapping[str, Report]) -> tuple[Taker, ...]:
+    """Ready pods of a pod part, in a fixed order, with the content that they run."""
+    ready = sorted((pod for pod in pods if pod.pod_part == part and answers(pod)), key=lambda pod: pod.name)
+    return tuple(Taker(pod.name, _content(reports.get(pod.name))) for pod in ready)
+
+
+def answers(pod: Pod) -> bool:
+    """Whether a Service would send questions to it."""
+    return pod.ready and not pod.terminating
+
+
+def turned_away(pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    """Pods that nodes did not admit and that are more than anybody needs to see, oldest first."""
+    refused = sorted((pod for pod in pods if pod.refused and pod.pod_part), key=lambda pod: pod.created)
+    return tuple(refused[: max(0, len(refused) - KEPT_FAILED_PODS)])
+
+
+def runs(report: Report | None, target: RevisionStatus | None) -> bool:
+    """Whether a pod says that it runs both parts of a revision: being ready says less."""
+    if report is None or target is None:
+        return False
+    return (report.pod_digest, report.content_digest) == (target.pod_digest, target.content_digest)
+
+
+def _side(
+    deployment: Deployment,
+    pods: list[Pod],
+    reports: Mapping[str, Report],
+    target: RevisionStatus | None,
+    gpu: str,
+) -> Side:
+    own = [pod for pod in pods if pod.pod_part == deployment.pod_part]
+    ready = [pod for pod in own if answers(pod)]
+    return Side(
+        wanted=deployment.replicas,
+        pods=sum(1 for pod in own if not pod.refused),
+        ready=len(ready),
+        confirmed=sum(1 for pod in ready if runs(reports.get(pod.name), target)),
+        homeless=sum(1 for pod in own if lacks_room(pod)),
+        created=deployment.created,
+        trouble=diagnose(own, deployment, reports, gpu),
+    )
+
+
+def _content(report: Report | None) -> str | None:
+    return report.content_digest if report else None
+
+
+def newest_phases(seen: Seen, pods: Iterable[Pod]) -> Mapping[str, int]:
+    """Phase times of the youngest pod that tells any."""
+    told = [pod for pod in pods if pod.name in seen.reports and seen.reports[pod.name].phases]
+    newest = max(told, key=lambda pod: (pod.created, pod.name), default=None)
+    return dict(seen.reports[newest.name].phases) if newest else {}
+
+
+def selector_text(selector: Manifest) -> str:
+    """A label selector as autoscalers read it."""
+    return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
+
+
+def server_pods(pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    """Pods that answer questions, or are to."""
+    return tuple(pod for pod in pods if pod.pod_part)

@@ -1,0 +1,288 @@
+"""Stand-ins that ship with the product: an API server in memory, and the controllers and pods around it."""
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tailhold_api import codec, names
+from tailhold_api.parts import ContentPart
+from tailhold_operator.conditions import stamp
+from tailhold_operator.errors import ConflictError
+from tailhold_operator.kinds import KINDS, Manifest, Ref, is_owned_by, label_of, owner_of, ref_of, uid_of
+from tailhold_operator.observe import Pod, Report
+from tailhold_operator.pods import Answer, Declined, Taken, Unanswered
+
+
+class Killed(Exception):  # noqa: N818 - what happens to an operator, no error of its own
+    """The operator was stopped in the middle of its work."""
+
+
+class FakeClock:
+    """Time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        """The time that it is."""
+        return self.now
+
+    def pass_by(self, **amount: float) -> None:
+        """Let some time go."""
+        self.now += timedelta(**amount)
+
+
+class FakeCluster:
+    """An API server without schemas: it keeps objects, owners and versions, and counts writes."""
+
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self.objects: dict[Ref, Manifest] = {}
+        self.writes: list[str] = []
+        """Every write that changed something, and every one that did not."""
+        self.interrupt: Callable[[int, str], None] = lambda count, moment: None
+        """Called before and after each write with its number; may raise."""
+        self._clock = clock
+        self._counter = 0
+
+    async def read(self, ref: Ref) -> Manifest | None:
+        """One object, as it is now."""
+        found = self.objects.get(ref)
+        return copy.deepcopy(found) if found else None
+
+    async def named(self, ref: Ref) -> Manifest | None:
+        """The same: there are no rights here."""
+        return await self.read(ref)
+
+    async def find(self, kind: str, namespace: str, labels: str) -> tuple[Manifest, ...]:
+        """Objects by one label."""
+        label, _, value = labels.partition("=")
+        found = (each for ref, each in self.objects.items() if ref[:2] == (kind, namespace))
+        return tuple(copy.deepcopy(each) for each in found if label_of(each, label) == value)
+
+    async def pipelines(self, namespace: str | None) -> tuple[Manifest, ...]:
+        """All RagPipelines."""
+        found = (each for ref, each in self.objects.items() if ref.kind == names.KIND)
+        return tuple(copy.deepcopy(each) for each in found if namespace in (None, ref_of(each).namespace))
+
+    async def apply(self, manifest: Manifest, uid: str) -> None:
+        """Make an object so; what its controllers wrote to its status stays."""
+        ref = ref_of(manifest)
+        found = self.objects.get(ref)
+        if uid != (uid_of(found) if found else ""):
+            raise ConflictError(f"{ref}: another object of the name is there")
+        self._write(f"apply {ref}", lambda: self.put(manifest))
+
+    async def delete(self, ref: Ref, uid: str) -> None:
+        """Take an object away, and at once what hangs on it."""
+        found = self.objects.get(ref)
+        if found and uid_of(found) != uid:
+            raise ConflictError(f"{ref}: another object of the name is there")
+        self._write(f"delete {ref}", lambda: self.drop(ref))
+
+    async def apply_status(self, pipeline: Manifest, status: Manifest) -> None:
+        """Make the status of a RagPipeline so."""
+        ref = ref_of(pipeline)
+        self._write(f"status {ref}", lambda: self.objects[ref].update(status=copy.deepcopy(status)))
+
+    async def create(self, manifest: Manifest) -> bool:
+        """Make an object; False where one of the name is there already."""
+        if ref_of(manifest) in self.objects:
+            return False
+        self._write(f"create {ref_of(manifest)}", lambda: self.put(manifest))
+        return True
+
+    async def replace(self, manifest: Manifest) -> None:
+        """Put an object in the place of the one of the same resourceVersion."""
+        found = self.objects.get(ref_of(manifest))
+        version = manifest["metadata"].get("resourceVersion")
+        if found is None or found["metadata"]["resourceVersion"] != version:
+            raise ConflictError(f"{ref_of(manifest)} was changed")
+        self._write(f"replace {ref_of(manifest)}", lambda: self.put(manifest))
+
+    def put(self, manifest: Manifest) -> Manifest:
+        """Store an object as the API server would, whoever asks."""
+        ref = ref_of(manifest)
+        found = self.objects.get(ref)
+        stored = copy.deepcopy(manifest)
+        self._counter += 1
+        kept = found["metadata"] if found else self._new()
+        same = found is not None and found.get("spec") == stored.get("spec")
+        generation = kept["generation"] + (0 if same else 1)
+        given = {key: kept[key] for key in ("uid", "creationTimestamp")}
+        stored["metadata"] |= {**given, "resourceVersion": str(self._counter), "generation": generation}
+        if found and "status" in found:
+            stored.setdefault("status", found["status"])
+        self.objects[ref] = stored
+        return stored
+
+    def drop(self, ref: Ref) -> None:
+        """Remove an object and, as the garbage collector does, all that it controls."""
+        gone = self.objects.pop(ref, None)
+        if gone:
+            for each in [ref for ref, each in self.objects.items() if is_owned_by(each, uid_of(gone))]:
+                self.drop(each)
+
+    def of_kind(self, kind: str) -> list[Manifest]:
+        """All objects of a kind."""
+        return [each for ref, each in self.objects.items() if ref.kind == kind]
+
+    def _new(self) -> Manifest:
+        return {"uid": f"uid-{self._counter}", "creationTimestamp": stamp(self._clock()), "generation": 0}
+
+    def _write(self, what: str, act: Callable[[], Any]) -> None:
+        self.interrupt(len(self.writes), "before")
+        act()
+        self.writes.append(what)
+        self.interrupt(len(self.writes) - 1, "after")
+
+
+@dataclass
+class Fate:
+    """How pods of a kind fare."""
+
+    ready: bool = True
+    unschedulable: str = ""
+    waiting: str = ""
+    ending: Mapping[str, Any] | None = None
+    """A termination log."""
+    exit_code: int = 0
+    restarts: int = 0
+
+
+@dataclass
+class FakeControllers:
+    """What makes pods out of Deployments and Jobs: one call of `run` is all that they do."""
+
+    cluster: FakeCluster
+    fate: Callable[[Manifest], Fate] = field(default=lambda owner: Fate())
+    result: Mapping[str, Any] = field(
+        default_factory=lambda: {"snapshot": "5" * 64, "documents": 3, "failedDocuments": 0, "chunks": 9}
+    )
+    builds: bool = True
+    """Whether index Jobs come to their end."""
+
+    def run(self) -> None:
+        """Bring pods in line with Deployments and Jobs."""
+        for deployment in self.cluster.of_kind("Deployment"):
+            self._scale(deployment, int(deployment["spec"]["replicas"]))
+        for job in self.cluster.of_kind("Job"):
+            self._scale(job, 1)
+            if self.builds:
+                self._finish(job)
+
+    def _scale(self, owner: Manifest, replicas: int) -> None:
+        own = [pod for pod in self.cluster.of_kind("Pod") if is_owned_by(pod, uid_of(owner))]
+        for pod in own[replicas:]:
+            self.cluster.drop(ref_of(pod))
+        own += [self.cluster.put(self._pod(owner, at)) for at in range(len(own), replicas)]
+        for pod in own[:replicas]:
+            pod["status"] = self._status(owner, pod)
+
+    def _pod(self, owner: Manifest, at: int) -> Manifest:
+        metadata = owner["metadata"]
+        reference = {
+            "kind": owner["kind"],
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+            "controller": True,
+        }
+        head = {"name": f"{metadata['name']}-{at}", "namespace": metadata["namespace"]}
+        labels = owner["spec"]["template"]["metadata"]["labels"]
+        entry = KINDS["Pod"]
+        return {
+            "apiVersion": entry.api_version,
+            "kind": "Pod",
+            "metadata": head | {"labels": dict(labels), "ownerReferences": [reference]},
+            "spec": {"nodeName": "node"},
+        }
+
+    def _status(self, owner: Manifest, pod: Manifest) -> Manifest:
+        fate = self.fate(owner)
+        if fate.unschedulable:
+            scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+            return {"phase": "Pending", "conditions": [scheduled | {"message": fate.unschedulable}]}
+        state: Manifest = {"waiting": {"reason": fate.waiting}} if fate.waiting else {"running": {}}
+        container: Manifest = {"restartCount": fate.restarts, "state": state}
+        if fate.ending is not None:
+            ended = {"exitCode": fate.exit_code, "reason": "Error", "message": json.dumps(fate.ending)}
+            container["lastState"] = {"terminated": ended}
+        ready = {"type": "Ready", "status": "True" if fate.ready else "False"}
+        name = pod["metadata"]["name"]
+        return {"phase": "Running", "podIP": name, "conditions": [ready], "containerStatuses": [container]}
+
+    def _finish(self, job: Manifest) -> None:
+        fate = self.fate(job)
+        told = fate.ending if fate.exit_code else self.result
+        ended = {"exitCode": fate.exit_code, "message": json.dumps(told), "reason": "Completed"}
+        for pod in self.cluster.of_kind("Pod"):
+            if is_owned_by(pod, uid_of(job)):
+                phase = "Failed" if fate.exit_code else "Succeeded"
+                pod["status"] = {"phase": phase, "containerStatuses": [{"state": {"terminated": ended}}]}
+        kind = "Failed" if fate.exit_code else "Complete"
+        job["status"] = {"conditions": [{"type": kind, "status": "True"}]}
+
+
+class FakePods:
+    """Servers in the pods of a FakeCluster: each starts with what is mounted, and takes what it is handed."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+        self.content: dict[str, ContentPart] = {}
+        """What each pod runs on, by its UID."""
+        self.refuses: Callable[[Pod, ContentPart], str] = lambda pod, content: ""
+        """Words of a pod that will not have a content; empty where it takes it."""
+        self.deaf: set[str] = set()
+        """Names of pods that do not answer."""
+        self.pushed: list[str] = []
+        self.latencies: dict[str, Mapping[float, float]] = {}
+
+    async def report(self, pod: Pod) -> Report | None:
+        """What a server runs."""
+        if pod.name in self.deaf:
+            return None
+        if pod.uid not in self.content:
+            self.content[pod.uid] = self._mounted(pod)
+        content = self.content[pod.uid]
+        digest = self._annotation(self._config(pod, "pod"))
+        return Report(digest, codec.digest(content), content.snapshot, "serving", {"load": 1})
+
+    async def progress(self, pod: Pod) -> Mapping[str, Any] | None:
+        """How far an index Job is."""
+        return {"step": "embed", "done": 1, "total": 2, "unit": "documents"}
+
+    async def buckets(self, pod: Pod) -> Mapping[float, float]:
+        """How long whole answers took."""
+        return self.latencies.get(pod.name, {})
+
+    async def push(self, pod: Pod, content: ContentPart, audience: str) -> Answer:
+        """Hand a server its content."""
+        if pod.name in self.deaf:
+            return Unanswered("no answer")
+        words = self.refuses(pod, content)
+        if words:
+            return Declined(words)
+        self.pushed.append(pod.name)
+        self.content[pod.uid] = content
+        return Taken()
+
+    def _mounted(self, pod: Pod) -> ContentPart:
+        data = self._config(pod, "content")["data"]["content.json"]
+        return codec.load(ContentPart, data)
+
+    def _config(self, pod: Pod, volume: str) -> Manifest:
+        """The ConfigMap behind a volume of the pod's Deployment."""
+        refs = self._cluster.objects
+        found = next(each for ref, each in refs.items() if ref.kind == "Pod" and uid_of(each) == pod.uid)
+        deployment = next(
+            each for each in self._cluster.of_kind("Deployment") if uid_of(each) == owner_of(found)["uid"]
+        )
+        volumes = deployment["spec"]["template"]["spec"]["volumes"]
+        name = next(each["configMap"]["name"] for each in volumes if each["name"] == volume)
+        return refs[Ref("ConfigMap", found["metadata"]["namespace"], name)]
+
+    @staticmethod
+    def _annotation(config: Manifest) -> str:
+        return str(config["metadata"]["annotations"][f"{names.GROUP}/digest"])

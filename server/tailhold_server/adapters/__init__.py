@@ -1,0 +1,1 @@
+"""What touches torch, vLLM, FAISS and tokenizers."""

@@ -1,0 +1,269 @@
+"""vLLM in a process of its own, spawned."""
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tailhold_api.conditions import Reason
+from tailhold_api.parts import PodPart
+from tailhold_api.serving import DataType, Quantization
+from tailhold_api.spec import LogLevel
+from tailhold_server.errors import EngineDiedError, StartError
+from tailhold_server.ports import Delta, EngineProgress, Sampling
+
+MEBIBYTE = 1024 * 1024
+STOP_SECONDS = 2
+"""The process is asked to end and killed after so long: no request is in it then that anybody waits for."""
+
+_ARGUMENTS: dict[str, str] = {
+    "max_model_tokens": "max_model_len",
+    "block_size_tokens": "block_size",
+    "max_running_requests": "max_num_seqs",
+    "max_batched_tokens": "max_num_batched_tokens",
+    "prefix_caching": "enable_prefix_caching",
+    "tensor_parallel": "tensor_parallel_size",
+    "enforce_eager": "enforce_eager",
+}
+"""Fields of `spec.engine` that are one argument of vLLM's each."""
+
+_DTYPES = {
+    DataType.AUTO: "auto",
+    DataType.BFLOAT16: "bfloat16",
+    DataType.FLOAT16: "float16",
+    DataType.FLOAT32: "float32",
+}
+_LOG_LEVELS = {LogLevel.DEBUG: "DEBUG", LogLevel.INFO: "INFO", LogLevel.WARNING: "WARNING"}
+_QUANTIZATIONS = {Quantization.NONE: None, Quantization.FP8: "fp8"}
+
+
+def engine_arguments(pod: PodPart, *, model_folder: Path) -> dict[str, Any]:
+    """vLLM's arguments for a pod part.
+
+    The KV cache is given in bytes, on GPU and CPU alike: index and embedder have taken theirs before.
+    """
+    arguments = {
+        "model": str(model_folder),
+        "served_model_name": pod.pipeline,
+        "load_format": "safetensors",
+        "trust_remote_code": False,
+        "dtype": _DTYPES[pod.generator.dtype],
+        "quantization": _QUANTIZATIONS[pod.generator.quantization],
+        "kv_cache_memory_bytes": pod.engine.kv_cache_mebibytes * MEBIBYTE,
+        "enable_log_requests": False,
+        **{argument: getattr(pod.engine, name) for name, argument in _ARGUMENTS.items()},
+    }
+    return arguments | ({"distributed_executor_backend": "uni"} if _is_one_process(pod) else {})
+
+
+def engine_environment(pod: PodPart, *, cores: int, is_local: bool) -> dict[str, str]:
+    """Environment variables that vLLM reads; to be set before it is imported. `cores` are those we may use."""
+    environment = {
+        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "VLLM_LOGGING_LEVEL": _LOG_LEVELS[pod.observability.log_level],
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    if is_local:
+        environment |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+    if _is_one_process(pod):
+        threads = max(1, min(pod.placement.cpu.cores, cores) - server_threads(pod))
+        environment |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": str(threads)}
+    return environment
+
+
+def server_threads(pod: PodPart) -> int:
+    """Cores of a CPU pod that are left to the server and its embedder."""
+    return max(1, pod.placement.cpu.cores // 4)
+
+
+def _is_one_process(pod: PodPart) -> bool:
+    """On the CPU vLLM would start a second process for its worker, which only adds a start and its memory.
+
+    The engine's core is a process of its own with or without that switch of vLLM's.
+    """
+    return pod.placement.gpu.count == 0 and pod.engine.tensor_parallel == 1
+
+
+def prepare(environment: Mapping[str, str]) -> None:
+    """Set what vLLM reads, and drop what a Service called `vllm` may have injected."""
+    for name in [each for each in os.environ if _is_injected(each)]:
+        del os.environ[name]
+    os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)  # in GiB, and it would win over the bytes
+    os.environ.update(environment)
+
+
+def _is_injected(name: str) -> bool:
+    return name.startswith("VLLM_") and ("_PORT" in name or "_SERVICE_" in name)
+
+
+class VllmEngine:
+    """The engine's process, and the requests that it holds."""
+
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        self._arguments = arguments
+        self._llm: Any = None
+        self._stopped = False
+        self._running: set[str] = set()
+        self._tokens = 0
+        self._last_token_at = time.monotonic()
+
+    async def start(self) -> None:
+        """Starts the process and waits until it has loaded. After a cancellation only our own end ends it."""
+        loop = asyncio.get_running_loop()
+        started: asyncio.Future[Any] = loop.create_future()
+
+        def settle(llm: Any, error: BaseException | None) -> None:
+            if started.done():
+                return
+            if error is None:
+                started.set_result(llm)
+            else:
+                started.set_exception(error)
+
+        def build() -> None:
+            llm, error = _built(self._arguments)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(settle, llm, error)
+
+        # A daemon: an interpreter that ends must not wait for a model that loads.
+        threading.Thread(target=build, name="engine-start", daemon=True).start()
+        self._llm = await started
+
+    async def generate(
+        self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling
+    ) -> AsyncGenerator[Delta, None]:
+        """Text comes detokenised, in whole characters; several tokens at once for a slow reader."""
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        if not self._running:
+            self._last_token_at = time.monotonic()
+        self._running.add(request_id)
+        prompt = {"type": "token", "prompt_token_ids": list(prompt_ids)}
+        outputs = self._llm.generate(prompt, _sampling_params(sampling), request_id)
+        try:
+            async with contextlib.aclosing(outputs):
+                async for output in outputs:
+                    yield self._delta(output)
+        except EngineDeadError as error:
+            raise EngineDiedError(str(error)) from error
+        finally:
+            self._running.discard(request_id)
+
+    async def abort(self, request_id: str) -> None:
+        """Ends a request in the engine."""
+        if self.is_alive():
+            await self._llm.abort(request_id)
+
+    def is_alive(self) -> bool:
+        """Whether the process runs and its outputs are read."""
+        return self._llm is not None and not self._stopped and not self._llm.errored and self._process_runs()
+
+    def progress(self) -> EngineProgress:
+        """Of the tokens that came here."""
+        return EngineProgress(len(self._running), self._tokens, self._last_token_at)
+
+    def process_ids(self) -> list[int]:
+        """Of the engine's core."""
+        return [process.pid for process in self._processes()]
+
+    def metrics_text(self) -> str:
+        """What vLLM registered in prometheus_client's registry."""
+        from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
+
+        registry = CollectorRegistry()
+        registry.register(_Only(REGISTRY, "vllm"))
+        return generate_latest(registry).decode()
+
+    def description(self) -> dict[str, object]:
+        """vLLM's version and what it runs with."""
+        import vllm
+
+        said: dict[str, object] = {
+            "name": "vllm",
+            "version": vllm.__version__,
+            "processes": self.process_ids(),
+        }
+        if self._llm is not None:
+            config = self._llm.vllm_config
+            said["maxModelTokens"] = config.model_config.max_model_len
+            said["blockSizeTokens"] = config.cache_config.block_size
+            said["kvCacheBlocks"] = config.cache_config.num_gpu_blocks
+            said["dtype"] = str(config.model_config.dtype).removeprefix("torch.")
+            said["device"] = config.device_config.device_type
+        return said
+
+    async def stop(self) -> None:
+        """Ends the process: asked first, killed after some seconds; one that still loads is killed."""
+        if self._stopped:
+            return
+        self._stopped = True
+        if self._llm is None:
+            _kill_children()
+        else:
+            await asyncio.to_thread(self._llm.shutdown, STOP_SECONDS)
+
+    def _delta(self, output: Any) -> Delta:
+        completion = output.outputs[0]
+        tokens = len(completion.token_ids)
+        if tokens:
+            self._tokens += tokens
+            self._last_token_at = time.monotonic()
+        return Delta(completion.text, tokens, completion.finish_reason, output.num_cached_tokens or 0)
+
+    def _process_runs(self) -> bool:
+        return all(process.is_alive() for process in self._processes())
+
+    def _processes(self) -> list[Any]:
+        if self._llm is None:
+            return []
+        manager = self._llm.engine_core.resources.engine_manager
+        return list(manager.processes) if manager is not None else []
+
+
+class _Only:
+    """The families of another registry whose names begin so."""
+
+    def __init__(self, registry: Any, prefix: str) -> None:
+        self._registry = registry
+        self._prefix = prefix
+
+    def collect(self) -> list[Any]:
+        return [family for family in self._registry.collect() if family.name.startswith(self._prefix)]
+
+
+def _kill_children() -> None:
+    for child in multiprocessing.active_children():
+        child.kill()
+
+
+def _built(arguments: dict[str, Any]) -> tuple[Any, BaseException | None]:
+    try:
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments)), None
+    except Exception as error:
+        return None, StartError(Reason.START_FAILED, f"vLLM does not start: {error}", final=False)
+
+
+def _sampling_params(sampling: Sampling) -> Any:
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    return SamplingParams(
+        max_tokens=sampling.max_tokens,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        seed=sampling.seed,
+        stop=list(sampling.stop) or None,
+        presence_penalty=sampling.presence_penalty,
+        frequency_penalty=sampling.frequency_penalty,
+        output_kind=RequestOutputKind.DELTA,
+    )

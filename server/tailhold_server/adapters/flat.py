@@ -1,0 +1,84 @@
+"""Exact search: the question against every vector."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tailhold_api.sources import Metric
+
+_BLOCK_SCORES = 1 << 24
+"""Scores held at once: 64 MiB."""
+_NOTHING = np.float32(-np.inf)
+_ROUNDING = float(np.finfo(np.float32).eps)
+
+
+class FlatSearcher:
+    """Finds the true nearest vectors, in an order that depends on neither batch nor machine.
+
+    A float32 product shortlists all that its rounding lets be among the best; float64 ranks the shortlist.
+    Equal scores stand by id. Cosine scores are clipped to [-1, 1]; a zero vector scores 0.
+    """
+
+    def __init__(self, vectors: NDArray[np.float32], metric: Metric, device: str = "cpu") -> None:
+        if not np.isfinite(vectors).all():
+            raise ValueError("the index holds NaN or infinity")
+        self._cosine = metric is Metric.COSINE
+        rows = _normalised(vectors) if self._cosine else np.array(vectors, dtype=np.float32)
+        self._rows = torch.from_numpy(rows).to(device)
+        self._longest = float(np.linalg.norm(rows, axis=1).max(initial=0.0))
+
+    @property
+    def count(self) -> int:
+        """Vectors searched."""
+        return self._rows.shape[0]
+
+    def search(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Scores, best first, and ids; a place that nothing fills has id -1 and score -inf.
+
+        Raises ValueError for a question that is not finite: no answer may be given from it.
+        """
+        if not np.isfinite(vectors).all():
+            raise ValueError("a question's vector holds NaN or infinity")
+        questions = _normalised(vectors) if self._cosine else np.array(vectors, dtype=np.float32)
+        scores = np.full((len(questions), k), _NOTHING, dtype=np.float32)
+        ids = np.full((len(questions), k), -1, dtype=np.int64)
+        for row, (question, found) in enumerate(self._shortlists(questions, min(k, self.count))):
+            best_scores, best_ids = self._rank(question, found, k)
+            scores[row, : len(best_ids)], ids[row, : len(best_ids)] = best_scores, best_ids
+        return scores, ids
+
+    @torch.inference_mode()
+    def _shortlists(
+        self, questions: NDArray[np.float32], k: int
+    ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64]]]:
+        step = max(1, _BLOCK_SCORES // max(1, self.count))
+        for start in range(0, len(questions) if k else 0, step):
+            block = questions[start : start + step]
+            scores = torch.from_numpy(block).to(self._rows.device) @ self._rows.T
+            kth = torch.topk(scores, k, dim=1).values[:, -1]
+            for question, row, least in zip(block, scores, kth.tolist(), strict=True):
+                near = torch.nonzero(row >= least - self._margin(question))
+                yield question, near.flatten().cpu().numpy()
+
+    def _margin(self, question: NDArray[np.float32]) -> float:
+        # Twice the worst rounding of a float32 product: the k-th score and its rival may err opposite ways.
+        return 2 * len(question) * _ROUNDING * float(np.linalg.norm(question)) * self._longest
+
+    def _rank(
+        self, question: NDArray[np.float32], found: NDArray[np.int64], k: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        rows = self._rows[torch.from_numpy(found).to(self._rows.device)].cpu().numpy().astype(np.float64)
+        scores = (rows * question.astype(np.float64)).sum(axis=1).astype(np.float32)
+        if self._cosine:
+            scores = np.clip(scores, -1, 1)
+        order = np.lexsort((found, -scores))[:k]
+        return scores[order], found[order]
+
+
+def _normalised(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    wide = vectors.astype(np.float64)
+    lengths = np.linalg.norm(wide, axis=1, keepdims=True)
+    unit: NDArray[np.float32] = (wide / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    return unit

@@ -1,0 +1,49 @@
+"""The generator's tokenizer and chat template, from its folder."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tailhold_api.conditions import Reason
+from tailhold_server.errors import StartError
+
+
+class ModelTokenizer:
+    """Over transformers' fast tokenizer; in two copies, since reading special tokens is a switch on it."""
+
+    def __init__(self, folder: Path) -> None:
+        from transformers import AutoTokenizer
+
+        load: Any = AutoTokenizer
+        self._whole = load.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        if not self._whole.is_fast:
+            raise StartError(
+                Reason.START_FAILED, f"{folder}: the tokenizer has no fast form (tokenizer.json)"
+            )
+        if not self._whole.chat_template:
+            raise StartError(Reason.START_FAILED, f"{folder}: the tokenizer has no chat template")
+        self._plain = load.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        ).backend_tokenizer
+        self._plain.encode_special_tokens = True
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of plain text; special tokens in it are spelled out."""
+        ids: list[int] = self._plain.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def encode_template(self, text: str) -> list[int]:
+        """Ids of a piece of the template."""
+        ids: list[int] = self._whole.backend_tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def render(self, messages: Sequence[tuple[str, str]]) -> str:
+        """The template's text. Raises ValueError when it refuses the messages."""
+        from jinja2 import TemplateError
+
+        wire = [{"role": role, "content": content} for role, content in messages]
+        try:
+            text: str = self._whole.apply_chat_template(wire, tokenize=False, add_generation_prompt=True)
+        except TemplateError as error:
+            raise ValueError(str(error)) from error
+        return text

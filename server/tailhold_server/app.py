@@ -1,0 +1,31 @@
+"""The two ASGI applications: for clients, and for operator, kubelet and Prometheus."""
+
+from fastapi import FastAPI
+
+from tailhold_server.authority import Authority
+from tailhold_server.routes.body import BodyLimit
+from tailhold_server.routes.catalogue import catalogue_router
+from tailhold_server.routes.chat.router import chat_router
+from tailhold_server.routes.envelope import install
+from tailhold_server.routes.internal import internal_router
+from tailhold_server.service import Service
+from tailhold_server.settings import ServerSettings
+
+
+def create_app(service: Service, settings: ServerSettings) -> FastAPI:
+    """What clients use. No route but those listed answers, and none of the engine's own."""
+    app = FastAPI(title="Tailhold", docs_url=None, redoc_url=None)
+    install(app)
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    app.include_router(chat_router(service))
+    app.include_router(catalogue_router(service))
+    return app
+
+
+def create_internal_app(service: Service, settings: ServerSettings) -> FastAPI:
+    """Probes, metrics and content, on a port of its own."""
+    app = FastAPI(title="Tailhold, internal", docs_url=None, redoc_url=None, openapi_url=None)
+    install(app)
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    app.include_router(internal_router(service, Authority(settings.public_key, settings.pipeline)))
+    return app

@@ -1,0 +1,94 @@
+"""Which encoder, index, tokenizer and engine a server has: the real ones, or the stand-ins by name."""
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tailhold_api.parts import PodPart
+from tailhold_server.content import Index, Opener
+from tailhold_server.errors import ContentRefusedError, StartError
+from tailhold_server.models import is_local, model_folder
+from tailhold_server.ports import Encoder, Engine, Tokenizer
+from tailhold_server.settings import STAND_IN, ServerSettings
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Backend:
+    """How the parts are loaded. Each call but `engine` is slow: off the event loop."""
+
+    load_encoder: Callable[[], Encoder]
+    load_tokenizer: Callable[[], Tokenizer]
+    opener: Opener
+    engine: Engine
+
+
+def choose_backend(pod: PodPart, settings: ServerSettings) -> Backend:
+    """The models' folders are looked for at once: a missing one ends the start in its first second."""
+    return _stand_in(pod, settings) if settings.engine == STAND_IN else _real(pod, settings)
+
+
+def _real(pod: PodPart, settings: ServerSettings) -> Backend:
+    from tailhold_server.adapters.engine import VllmEngine, engine_arguments, engine_environment, prepare
+
+    cores = len(os.sched_getaffinity(0))
+    local = is_local(pod.generator.model) and is_local(pod.embedder.model)
+    prepare(engine_environment(pod, cores=cores, is_local=local))
+    generator = model_folder(pod.generator.model, settings.claims)
+    embedder = model_folder(pod.embedder.model, settings.claims)
+    return Backend(
+        load_encoder=lambda: _encoder(embedder, pod),
+        load_tokenizer=lambda: _tokenizer(generator),
+        opener=lambda snapshot: open_index(_store(pod, settings), snapshot),
+        engine=VllmEngine(engine_arguments(pod, model_folder=generator)),
+    )
+
+
+def _stand_in(pod: PodPart, settings: ServerSettings) -> Backend:
+    from tailhold_server.testing import StandInEncoder, StandInEngine, StandInTokenizer
+
+    _LOG.warning("TAILHOLD_ENGINE=stand-in: answers are made up, no model is loaded")
+    return Backend(
+        load_encoder=lambda: StandInEncoder(pod.embedder.dimension, fingerprint=""),
+        load_tokenizer=StandInTokenizer,
+        opener=lambda snapshot: open_index(_store(pod, settings), snapshot),
+        engine=StandInEngine(running_limit=pod.engine.max_running_requests),
+    )
+
+
+def _encoder(folder: Path, pod: PodPart) -> Encoder:
+    from tailhold_server.adapters.encoder import load_encoder
+    from tailhold_server.adapters.engine import server_threads
+    from tailhold_server.adapters.threads import limit_threads
+
+    if pod.placement.gpu.count == 0:
+        limit_threads(server_threads(pod))
+    return load_encoder(folder, pod.embedder)
+
+
+def _tokenizer(folder: Path) -> Tokenizer:
+    from tailhold_server.adapters.tokenizer import ModelTokenizer
+
+    return ModelTokenizer(folder)
+
+
+def _store(pod: PodPart, settings: ServerSettings) -> Path:
+    return settings.claims / pod.store.claim_name
+
+
+def open_index(store: Path, digest: str) -> Index:
+    """The verified snapshot of this digest. Raises ContentRefusedError."""
+    from tailhold_server.adapters.flat import FlatSearcher
+    from tailhold_server.snapshots.read import open_snapshot
+    from tailhold_server.snapshots.store import snapshot_folder
+
+    try:
+        snapshot = open_snapshot(snapshot_folder(store, digest), digest)
+    except StartError as error:
+        raise ContentRefusedError(error.message) from error
+    manifest = snapshot.manifest
+    searcher = FlatSearcher(snapshot.vectors, manifest.metric)
+    return Index(digest, snapshot.chunks, searcher, manifest.metric, manifest.dimension, manifest.embedder)

@@ -1,0 +1,192 @@
+"""Builds and publishes one snapshot."""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from tailhold_api.codec import digest, dump
+from tailhold_api.conditions import Reason
+from tailhold_api.parts import BuildPart
+from tailhold_api.status import Progress
+from tailhold_server.errors import StartError
+from tailhold_server.ingest.collect import Collected, collect, empty_sources, passage_hash, why_empty, without
+from tailhold_server.ingest.embed import Embedded, embed
+from tailhold_server.ingest.report import BuildReport, DocumentFailure
+from tailhold_server.ingest.sources import Found, read_source
+from tailhold_server.ingest.split import Splitter
+from tailhold_server.ingest.tokens import tokenise
+from tailhold_server.ingest.worker import Reader
+from tailhold_server.models import model_folder
+from tailhold_server.ports import Encoder
+from tailhold_server.snapshots import Contents, keep_snapshots, write_snapshot
+from tailhold_server.snapshots.store import newest_made_by
+
+BUILDS = "builds"
+Tell = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Models:
+    """What a build needs of the two models."""
+
+    encoder: Encoder
+    embedder_tokenizer: Tokenizer
+    generator: Path
+    """Folder of the generator."""
+
+
+def build(
+    part: BuildPart,
+    *,
+    claims: Path,
+    config_maps: Path,
+    progress: Tell,
+    pinned: Collection[str] = (),
+) -> BuildReport:
+    """Build, publish, record, and delete what is over `keepSnapshots` and not `pinned`. Raises StartError."""
+    progress(Progress(step="loading models", done=0, total=2, unit="models"))
+    models = load_models(part, claims)
+    return build_with(models, part, claims=claims, config_maps=config_maps, progress=progress, pinned=pinned)
+
+
+def load_models(part: BuildPart, claims: Path) -> Models:
+    """Both models; one that is missing ends the build before a document is read."""
+    from tailhold_server.adapters.encoder import load_encoder, load_tokenizer
+
+    folder = model_folder(part.embedder.model, claims)
+    generator = model_folder(part.generator.model, claims)
+    return Models(load_encoder(folder, part.embedder), load_tokenizer(folder), generator)
+
+
+def build_with(
+    models: Models,
+    part: BuildPart,
+    *,
+    claims: Path,
+    config_maps: Path,
+    progress: Tell,
+    pinned: Collection[str] = (),
+) -> BuildReport:
+    """The same with models that are loaded."""
+    store, watch = claims / part.store.claim_name, Watch(progress)
+    with watch.step("reading", "documents"):
+        collected = _collect(models, part, claims, config_maps, watch)
+    with watch.step("embedding", "chunks", len(collected.texts)):
+        collected, embedded = _embed(models, collected, store, watch)
+    with watch.step("publishing", "snapshots", 1):
+        snapshot = write_snapshot(store, _contents(models, part, collected, embedded))
+        keep_snapshots(store, part.keep_snapshots + 1, {snapshot, *pinned})
+    report = _report(snapshot, collected, embedded.reused, watch.seconds)
+    record(store, digest(part), report)
+    return report
+
+
+@dataclass
+class Watch:
+    """Times the steps and tells how far each is."""
+
+    tell: Tell
+    seconds: dict[str, float] = field(default_factory=dict)
+    _step: str = ""
+    _unit: str = ""
+    _total: int = 0
+    _since: float = 0.0
+
+    @contextmanager
+    def step(self, name: str, unit: str, total: int = 0) -> Iterator[None]:
+        """One step; 0 where its size is not known."""
+        self._step, self._unit, self._total, self._since = name, unit, total, time.monotonic()
+        self.advance(0)
+        yield
+        self.seconds[name] = round(time.monotonic() - self._since, 3)
+
+    def advance(self, done: int) -> None:
+        """Say how much of the step is done."""
+        passed = time.monotonic() - self._since
+        left = round(passed / done * (self._total - done)) if done and self._total else None
+        self.tell(Progress(step=self._step, done=done, total=self._total, unit=self._unit, eta_seconds=left))
+
+
+def record(store: Path, build_digest: str, report: BuildReport) -> None:
+    """Keep the report under the build's digest: it names each document that failed."""
+    folder = store / BUILDS
+    folder.mkdir(parents=True, exist_ok=True)
+    handle, aside = tempfile.mkstemp(dir=folder, prefix=".part-")
+    with os.fdopen(handle, "w") as file:
+        file.write(dump(report))
+        os.fchmod(handle, 0o644)
+        file.flush()
+        os.fsync(handle)
+    Path(aside).rename(folder / f"{build_digest}.json")
+
+
+def _collect(models: Models, part: BuildPart, claims: Path, config_maps: Path, watch: Watch) -> Collected:
+    sources = part.corpus.sources
+    splitter = Splitter(models.embedder_tokenizer, part.embedder, part.corpus.chunking)
+    collected = Collected()
+    with Reader() as reader:
+        for done in collect(_items(part, claims, config_maps), reader, splitter, collected):
+            watch.advance(done)
+    names = [source.name for source in sources]
+    collected.failures += empty_sources(collected, names)
+    _need_chunks(collected, names)
+    return collected
+
+
+def _items(part: BuildPart, claims: Path, config_maps: Path) -> Iterator[Found | DocumentFailure]:
+    for source in part.corpus.sources:
+        yield from read_source(source, claims, config_maps)
+
+
+def _embed(models: Models, collected: Collected, store: Path, watch: Watch) -> tuple[Collected, Embedded]:
+    earlier = newest_made_by(store, models.encoder.fingerprint)
+    hashes = [passage_hash(passage) for passage in collected.passages]
+    embedded = embed(models.encoder, collected.passages, hashes, earlier, watch.advance)
+    if not embedded.bad:
+        return collected, embedded
+    left, kept = without(collected, embedded.bad)
+    _need_chunks(left, sorted({document.source for document in collected.documents}))
+    return left, Embedded(embedded.vectors[kept], (), min(embedded.reused, len(kept)))
+
+
+def _need_chunks(collected: Collected, sources: list[str]) -> None:
+    if not collected.texts:
+        message = f"the corpus gave no chunk: {why_empty(collected, sources)}"
+        raise StartError(Reason.EMPTY_INDEX, message)
+
+
+def _contents(models: Models, part: BuildPart, collected: Collected, embedded: Embedded) -> Contents:
+    tokens = tokenise(models.generator, collected.texts)
+    return Contents(
+        kind=part.kind,
+        metric=part.metric,
+        embedder=models.encoder.fingerprint,
+        tokenizer=tokens.fingerprint,
+        vocabulary=tokens.vocabulary,
+        build=digest(part),
+        recall=1.0,  # a flat search is exact
+        vectors=embedded.vectors,
+        texts=collected.texts,
+        token_ids=tokens.ids,
+        passages=[passage_hash(passage) for passage in collected.passages],
+        places=collected.places,
+        documents=collected.documents,
+    )
+
+
+def _report(snapshot: str, collected: Collected, reused: int, seconds: dict[str, float]) -> BuildReport:
+    return BuildReport(
+        snapshot=snapshot,
+        documents=len(collected.documents),
+        failed_documents=len(collected.failures),
+        chunks=len(collected.texts),
+        reused=reused,
+        failures=tuple(collected.failures),
+        seconds=seconds,
+    )

@@ -1,0 +1,182 @@
+"""The serving program: both ports from the first second, the start step by step, the drain at the end."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import uvicorn
+
+from tailhold_api.conditions import Reason
+from tailhold_api.parts import ContentPart, PodPart
+from tailhold_server.app import create_app, create_internal_app
+from tailhold_server.errors import StartError
+from tailhold_server.health import Phase
+from tailhold_server.service import Service
+from tailhold_server.settings import ServerSettings
+from tailhold_server.start import Started, start
+
+_LOG = logging.getLogger(__name__)
+
+FINAL = 2
+"""Exit code where trying again cannot help."""
+_WATCH_SECONDS = 0.5
+_CLOSE_SECONDS = 3
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the server listens."""
+
+    host: str
+    port: int
+    internal_port: int
+
+
+class PortInUseError(Exception):
+    """A port that somebody else listens on."""
+
+
+class _Server(uvicorn.Server):
+    """Signals are the program's."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Program:
+    """One run, from start to exit code."""
+
+    def __init__(
+        self, pod: PodPart, content: ContentPart, settings: ServerSettings, address: Address
+    ) -> None:
+        self._pod = pod
+        self._content = content
+        self._settings = settings
+        self._service = Service(
+            pod, stall_seconds=settings.stall_seconds, comment_seconds=settings.comment_seconds
+        )
+        self._sockets = [_listen(address.host, port) for port in (address.port, address.internal_port)]
+        self._public = self._uvicorn(create_app(self._service, settings))
+        self._internal = self._uvicorn(create_internal_app(self._service, settings))
+        self._stop = asyncio.Event()
+        self._started: Started | None = None
+
+    async def run(self) -> int:
+        """Serve until a signal, or until it cannot go on. Returns the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        internal = asyncio.ensure_future(self._internal.serve([self._sockets[1]]))
+        try:
+            return await self._serve()
+        finally:
+            self._internal.should_exit = True
+            await internal
+
+    async def _serve(self) -> int:
+        stopped = asyncio.ensure_future(self._stop.wait())
+        starting = asyncio.ensure_future(start(self._service, self._content, self._settings))
+        await asyncio.wait({stopped, starting}, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait({starting})
+            return 0
+        try:
+            self._started = await starting
+        except StartError as error:
+            return await self._failed(error)
+        public = asyncio.ensure_future(self._public.serve([self._sockets[0]]))
+        _LOG.info("ready: %s", " ".join(f"{k} {v} ms" for k, v in self._service.phase_milliseconds.items()))
+        dead = asyncio.ensure_future(self._watch())
+        await asyncio.wait({stopped, dead}, return_when=asyncio.FIRST_COMPLETED)
+        return await (self._died(public) if dead.done() else self._drain(public))
+
+    async def _failed(self, error: StartError) -> int:
+        self._service.phase = Phase.FAILED
+        self._service.error = error.message
+        self._leave_word(error.reason, error.message)
+        return FINAL if error.final else 1
+
+    async def _watch(self) -> None:
+        """Returns when the engine is dead."""
+        assert self._started is not None  # noqa: S101  only watched once started
+        while self._started.engine.is_alive():  # noqa: ASYNC110  a process tells nobody of its end
+            await asyncio.sleep(_WATCH_SECONDS)
+
+    async def _died(self, public: "asyncio.Future[None]") -> int:
+        message = "the engine's process has ended; the server ends too, to be started anew"
+        self._service.error = message
+        self._leave_word(Reason.NOT_READY, message)
+        await asyncio.sleep(self._settings.death_seconds)
+        await self._close(public)
+        return 1
+
+    async def _drain(self, public: "asyncio.Future[None]") -> int:
+        """No new questions; what was accepted is answered, for so long."""
+        self._service.phase = Phase.DRAINING
+        _LOG.info("draining: %d answers run", self._service.held)
+        deadline = time.monotonic() + self._pod.server.drain_seconds
+        self._public.should_exit = True
+        while self._service.held and time.monotonic() < deadline:  # noqa: ASYNC110  with a deadline
+            await asyncio.sleep(0.05)
+        await self._close(public)
+        return 0
+
+    async def _close(self, public: "asyncio.Future[None]") -> None:
+        """End the engine, which ends its streams with an error event, then the server."""
+        assert self._started is not None  # noqa: S101
+        await self._started.close()
+        self._public.should_exit = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(public, _CLOSE_SECONDS)
+
+    def _leave_word(self, reason: Reason, message: str) -> None:
+        _LOG.error("%s: %s", reason, message)
+        log = self._settings.termination_log
+        if log.exists():
+            log.write_text(json.dumps({"reason": reason.value, "message": message[:3000]}))
+
+    def _uvicorn(self, app: object) -> uvicorn.Server:
+        return _Server(
+            uvicorn.Config(
+                app,  # type: ignore[arg-type]
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                server_header=False,
+                timeout_keep_alive=int(self._settings.keep_alive_seconds),
+                timeout_graceful_shutdown=_CLOSE_SECONDS + self._pod.server.drain_seconds,
+            )
+        )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        raise PortInUseError(
+            f"cannot listen on {host}:{port}: {error.strerror}. Choose another port."
+        ) from error
+    return listener
+
+
+def run(pod: PodPart, content: ContentPart, settings: ServerSettings, address: Address) -> int:
+    """Serve and return the exit code. Raises PortInUseError."""
+    import uvloop
+
+    async def program() -> int:
+        return await Program(pod, content, settings, address).run()
+
+    return uvloop.run(program())

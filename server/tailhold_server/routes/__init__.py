@@ -1,0 +1,1 @@
+"""Surfaces: translation between the wire and the pipeline."""

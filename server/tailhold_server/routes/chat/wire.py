@@ -1,0 +1,109 @@
+"""Answers in OpenAI's shape: the chunks of a stream, and the whole."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tailhold_server.citations import Citation
+from tailhold_server.pipeline import Answer, Prepared, Step
+from tailhold_server.sources import annotation_body, source_body
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What all chunks of an answer share."""
+
+    request_id: str
+    created: int
+    model: str
+    """As the client called it."""
+    revision: str
+    with_usage: bool
+    """Every chunk then has a `usage`, null on all but the last."""
+
+
+def first_chunk(frame: Frame, prepared: Prepared) -> dict[str, Any]:
+    """Role and sources: known before the first token."""
+    delta = {"role": "assistant", "content": ""}
+    return _chunk(frame, delta, None) | {"tailhold": _sources_part(frame, prepared)}
+
+
+def step_chunk(frame: Frame, step: Step, answer: Answer) -> dict[str, Any]:
+    """Text, the citations that it completes, and with the last one all citations again and the stages."""
+    delta: dict[str, Any] = {"content": step.text}
+    if step.citations:
+        delta["annotations"] = _indexed(step.citations, answer)
+    chunk = _chunk(frame, delta, step.finish_reason)
+    if step.finish_reason:
+        chunk["tailhold"] = _ending_part(frame, answer)
+    return chunk
+
+
+def usage_chunk(frame: Frame, answer: Answer) -> dict[str, Any]:
+    """The last chunk of a client that asked for usage: it alone has no choice."""
+    return _base(frame, "chat.completion.chunk") | {"choices": [], "usage": usage_body(answer)}
+
+
+def completion(frame: Frame, text: str, finish_reason: str, answer: Answer) -> dict[str, Any]:
+    """The whole answer at once."""
+    message = {"role": "assistant", "content": text, "refusal": None, "annotations": _annotations(answer)}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason}
+    said = _sources_part(frame, answer.prepared) | _ending_part(frame, answer)
+    return _base(frame, "chat.completion") | {
+        "choices": [choice],
+        "usage": usage_body(answer),
+        "tailhold": said,
+    }
+
+
+def usage_body(answer: Answer) -> dict[str, Any]:
+    """Tokens; those of the prompt hold the retrieved passages."""
+    prompt = len(answer.prepared.prompt_ids)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": answer.completion_tokens,
+        "total_tokens": prompt + answer.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": answer.cached_tokens},
+    }
+
+
+def _base(frame: Frame, kind: str) -> dict[str, Any]:
+    return {"id": frame.request_id, "object": kind, "created": frame.created, "model": frame.model}
+
+
+def _chunk(frame: Frame, delta: dict[str, Any], finish_reason: str | None) -> dict[str, Any]:
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+    usage: dict[str, Any] = {"usage": None} if frame.with_usage else {}
+    return _base(frame, "chat.completion.chunk") | {"choices": [choice]} | usage
+
+
+def _sources_part(frame: Frame, prepared: Prepared) -> dict[str, Any]:
+    context = {
+        "chunks": len(prepared.sources),
+        "dropped": prepared.dropped,
+        "tokens": prepared.context_tokens,
+        "snapshot": prepared.content.index.snapshot,
+    }
+    return {
+        "revision": frame.revision,
+        "sources": [source_body(source) for source in prepared.sources],
+        "context": context,
+    }
+
+
+def _ending_part(frame: Frame, answer: Answer) -> dict[str, Any]:
+    stages = {stage: round(milliseconds, 3) for stage, milliseconds in answer.stages.items()}
+    return {"revision": frame.revision, "annotations": _annotations(answer), "stages": stages}
+
+
+def _annotations(answer: Answer) -> list[dict[str, Any]]:
+    return [annotation_body(citation, answer.prepared.sources) for citation in answer.citations]
+
+
+def _indexed(citations: Sequence[Citation], answer: Answer) -> list[dict[str, Any]]:
+    """With their place in the whole list: OpenAI's client joins the lists of a stream by it."""
+    first = len(answer.citations) - len(citations)
+    return [
+        {"index": first + place, **annotation_body(citation, answer.prepared.sources)}
+        for place, citation in enumerate(citations)
+    ]

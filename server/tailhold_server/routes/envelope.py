@@ -1,0 +1,56 @@
+"""One shape for all errors: OpenAI's."""
+
+import logging
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from tailhold_server.errors import Failure, ServeError
+
+_LOG = logging.getLogger(__name__)
+
+_BY_STATUS = {failure.status: failure for failure in Failure}
+
+
+def envelope(error: ServeError) -> dict[str, Any]:
+    """`{"error": {message, type, param, code}}`."""
+    said = {"message": error.message, "type": error.failure.kind, "param": error.param, "code": error.code}
+    return {"error": said}
+
+
+def error_response(error: ServeError) -> JSONResponse:
+    """The envelope with its status."""
+    wait = error.retry_after_seconds
+    headers = {"retry-after": str(wait)} if wait is not None else {}
+    return JSONResponse(envelope(error), error.failure.status, headers)
+
+
+def install(app: FastAPI) -> None:
+    """Give every error of the app this shape, also those of routes that are not there and of our own bugs."""
+
+    @app.exception_handler(ServeError)
+    async def ours(_: Request, error: ServeError) -> JSONResponse:
+        return error_response(error)
+
+    @app.exception_handler(HTTPException)
+    async def routing(request: Request, error: HTTPException) -> JSONResponse:
+        failure = _BY_STATUS.get(error.status_code, Failure.INVALID)
+        phrase = HTTPStatus(error.status_code).phrase
+        response = error_response(ServeError(failure, f"{phrase}: {request.method} {request.url.path}"))
+        response.headers.update(error.headers or {})
+        return response
+
+    @app.exception_handler(RequestValidationError)
+    async def parameters(_: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        param = str(first["loc"][-1])
+        return error_response(ServeError(Failure.INVALID, f"`{param}`: {first['msg']}", param=param))
+
+    @app.exception_handler(Exception)
+    async def bugs(_: Request, error: Exception) -> JSONResponse:
+        _LOG.error("a request failed: %s", type(error).__name__)
+        return error_response(ServeError(Failure.INTERNAL, "The server made a mistake; its log says more."))

@@ -1,0 +1,241 @@
+"""Opens a snapshot: name, sizes and hashes are proved before a byte is given a meaning."""
+
+import hashlib
+import mmap
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from tailhold_api.codec import load
+from tailhold_server.ports import ChunkSource
+from tailhold_server.snapshots import manifest as names
+from tailhold_server.snapshots.contents import DOCUMENTS, Document
+from tailhold_server.snapshots.manifest import Manifest, SnapshotRefused, StoredFile
+
+_BLOCK = 1 << 20
+
+
+class StoredChunks:
+    """The chunks of a snapshot, read from the mapped files. Every index was proved to be in range."""
+
+    def __init__(self, files: Mapping[str, memoryview], documents: Sequence[Document]) -> None:
+        self._texts = files[names.TEXTS]
+        self._text_offsets = _longs(files[names.TEXT_OFFSETS])
+        self._tokens = _ints(files[names.TOKENS])
+        self._token_offsets = _longs(files[names.TOKEN_OFFSETS])
+        self._places = _longs(files[names.PLACES]).reshape(-1, names.PLACE_COLUMNS)
+        self._place_offsets = _longs(files[names.PLACE_OFFSETS])
+        self._passages = files[names.PASSAGES]
+        self._documents = documents
+
+    def __len__(self) -> int:
+        return len(self._text_offsets) - 1
+
+    def text(self, index: int) -> str:
+        """What was read from the document."""
+        start, end = self._bounds(self._text_offsets, index)
+        return str(self._texts[start:end], "utf-8")
+
+    def token_ids(self, index: int) -> Sequence[int]:
+        """The text by the generator's tokenizer, without special tokens."""
+        start, end = self._bounds(self._token_offsets, index)
+        ids: list[int] = self._tokens[start:end].tolist()
+        return ids
+
+    def source(self, index: int) -> ChunkSource:
+        """Where it comes from; of several places, the first that was read."""
+        return self.sources(index)[0]
+
+    def sources(self, index: int) -> tuple[ChunkSource, ...]:
+        """Every place at which this very text stands, in the order of reading."""
+        start, end = self._bounds(self._place_offsets, index)
+        text = self.text(index)
+        return tuple(self._source(place, text) for place in self._places[start:end].tolist())
+
+    def passage(self, index: int) -> bytes:
+        """SHA-256 of what was embedded."""
+        self._bounds(self._text_offsets, index)
+        at = index * names.PASSAGE_BYTES
+        return bytes(self._passages[at : at + names.PASSAGE_BYTES])
+
+    def _source(self, place: Sequence[int], text: str) -> ChunkSource:
+        document, start, end = place
+        source, path, title, url = self._documents[document]
+        key = hashlib.sha256("\0".join((source, path, str(start), text)).encode()).hexdigest()
+        return ChunkSource(key=key, source=source, document=path, title=title, url=url, start=start, end=end)
+
+    def _bounds(self, offsets: NDArray[np.int64], index: int) -> tuple[int, int]:
+        # -1 is how searchers say "nothing": it must never be the last chunk.
+        if not 0 <= index < len(self):
+            raise IndexError(f"chunk {index} of {len(self)}")
+        return int(offsets[index]), int(offsets[index + 1])
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A verified snapshot."""
+
+    manifest: Manifest
+    vectors: NDArray[np.float32]
+    """Mapped read-only from the volume."""
+    chunks: StoredChunks
+
+
+def open_snapshot(folder: Path, digest: str) -> Snapshot:
+    """Verify and map the snapshot in `folder`. Whatever lies there, only SnapshotRefused is raised."""
+    try:
+        return _open(folder, digest)
+    except OSError as error:
+        raise SnapshotRefused(f"snapshot {digest} at {folder}: cannot be read: {error.strerror}") from error
+
+
+def _open(folder: Path, digest: str) -> Snapshot:
+    manifest = _manifest(folder / names.MANIFEST, digest)
+    _check_sizes(folder, manifest)
+    files = {name: _verified(folder / name, fact) for name, fact in manifest.files.items()}
+    vectors = _floats(files[names.VECTORS]).reshape(manifest.count, manifest.dimension)
+    documents = _documents(folder / names.DOCUMENTS, files[names.DOCUMENTS])
+    _check_contents(folder, files, vectors, documents, manifest)
+    return Snapshot(manifest, vectors, StoredChunks(files, documents))
+
+
+def _manifest(path: Path, digest: str) -> Manifest:
+    handle, size = _open_file(path)
+    with os.fdopen(handle, "rb") as file:
+        if size > names.MANIFEST_BYTES:
+            raise _refused(path, f"at most {names.MANIFEST_BYTES} bytes", size)
+        text = file.read()
+    if (got := hashlib.sha256(text).hexdigest()) != digest:
+        raise _refused(path, f"sha256 {digest}", got)
+    try:
+        return load(Manifest, text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise _refused(path, "a manifest of format 1", f"{first['loc']}: {first['msg']}") from error
+
+
+def _check_sizes(folder: Path, manifest: Manifest) -> None:
+    if (got := sorted(manifest.files)) != sorted(names.FILES):
+        raise _refused(folder / names.MANIFEST, f"the files {sorted(names.FILES)}", got)
+    count = manifest.count
+    wanted = {
+        names.VECTORS: 4 * count * manifest.dimension,
+        names.TEXT_OFFSETS: 8 * (count + 1),
+        names.TOKEN_OFFSETS: 8 * (count + 1),
+        names.PLACE_OFFSETS: 8 * (count + 1),
+        names.PASSAGES: names.PASSAGE_BYTES * count,
+    }
+    units = {names.TOKENS: 4, names.PLACES: 8 * names.PLACE_COLUMNS}
+    for name, size in wanted.items():
+        if manifest.files[name].bytes != size:
+            raise _refused(folder / name, f"{size} bytes", manifest.files[name].bytes)
+    for name, unit in units.items():
+        if manifest.files[name].bytes % unit:
+            raise _refused(folder / name, f"a multiple of {unit} bytes", manifest.files[name].bytes)
+
+
+def _verified(path: Path, fact: StoredFile) -> memoryview:
+    handle, size = _open_file(path)
+    try:
+        if size != fact.bytes:
+            raise _refused(path, f"{fact.bytes} bytes", size)
+        data = memoryview(mmap.mmap(handle, size, prot=mmap.PROT_READ) if size else b"")
+    finally:
+        os.close(handle)
+    total = hashlib.sha256()
+    for start in range(0, size, _BLOCK):
+        total.update(data[start : start + _BLOCK])
+    if (got := total.hexdigest()) != fact.sha256:
+        raise _refused(path, f"sha256 {fact.sha256}", got)
+    return data
+
+
+def _open_file(path: Path) -> tuple[int, int]:
+    # A link could lead anywhere, and opening a pipe would wait for ever.
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    facts = os.fstat(handle)
+    if not stat.S_ISREG(facts.st_mode):
+        os.close(handle)
+        raise _refused(path, "a plain file", stat.filemode(facts.st_mode))
+    return handle, facts.st_size
+
+
+def _documents(path: Path, data: memoryview) -> list[Document]:
+    try:
+        return DOCUMENTS.validate_json(bytes(data), strict=True)
+    except ValidationError as error:
+        raise _refused(path, "documents", error.errors()[0]["msg"]) from error
+
+
+def _check_contents(
+    folder: Path,
+    files: Mapping[str, memoryview],
+    vectors: NDArray[np.float32],
+    documents: Sequence[Document],
+    manifest: Manifest,
+) -> None:
+    lengths = {
+        names.TEXT_OFFSETS: len(files[names.TEXTS]),
+        names.TOKEN_OFFSETS: len(files[names.TOKENS]) // 4,
+        names.PLACE_OFFSETS: len(files[names.PLACES]) // (8 * names.PLACE_COLUMNS),
+    }
+    for name, length in lengths.items():
+        _check_offsets(folder / name, _longs(files[name]), length)
+    if (np.diff(_longs(files[names.PLACE_OFFSETS])) == 0).any():
+        raise _refused(folder / names.PLACE_OFFSETS, "a place for each chunk", "a chunk without one")
+    _check_texts(folder / names.TEXTS, files)
+    _check_range(folder / names.TOKENS, _ints(files[names.TOKENS]), manifest.vocabulary)
+    places = _longs(files[names.PLACES]).reshape(-1, names.PLACE_COLUMNS)
+    _check_range(folder / names.PLACES, places[:, 0], len(documents))
+    if (places[:, 1] < 0).any() or (places[:, 2] < places[:, 1]).any():
+        raise _refused(folder / names.PLACES, "0 <= start <= end", "another order")
+    _check_finite(folder / names.VECTORS, vectors)
+
+
+def _check_offsets(path: Path, offsets: NDArray[np.int64], length: int) -> None:
+    if offsets[0] != 0 or offsets[-1] != length or (offsets[1:] < offsets[:-1]).any():
+        raise _refused(path, f"offsets that rise from 0 to {length}", f"{offsets[0]} to {offsets[-1]}")
+
+
+def _check_texts(path: Path, files: Mapping[str, memoryview]) -> None:
+    offsets = _longs(files[names.TEXT_OFFSETS]).tolist()
+    for start, end in pairwise(offsets):
+        try:
+            str(files[names.TEXTS][start:end], "utf-8")
+        except UnicodeDecodeError as error:
+            raise _refused(path, "UTF-8", f"{error.reason} at byte {start + error.start}") from error
+
+
+def _check_range(path: Path, values: NDArray[np.int32] | NDArray[np.int64], limit: int) -> None:
+    if len(values) and (values.min() < 0 or values.max() >= limit):
+        raise _refused(path, f"numbers from 0 to {limit - 1}", f"{values.min()} to {values.max()}")
+
+
+def _check_finite(path: Path, vectors: NDArray[np.float32]) -> None:
+    rows = max(1, _BLOCK // vectors.shape[1])
+    for start in range(0, len(vectors), rows):
+        if not np.isfinite(vectors[start : start + rows]).all():
+            raise _refused(path, "finite numbers", f"NaN or infinity in rows {start} to {start + rows}")
+
+
+def _floats(data: memoryview) -> NDArray[np.float32]:
+    return np.frombuffer(data, dtype="<f4")
+
+
+def _ints(data: memoryview) -> NDArray[np.int32]:
+    return np.frombuffer(data, dtype="<i4")
+
+
+def _longs(data: memoryview) -> NDArray[np.int64]:
+    return np.frombuffer(data, dtype="<i8")
+
+
+def _refused(path: Path, expected: str, got: object) -> SnapshotRefused:
+    return SnapshotRefused(f"{path}: expected {expected}, got {got}; rebuild the snapshot")

@@ -1,0 +1,108 @@
+"""The server's own metrics."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from tailhold_api import names
+from tailhold_server.pipeline import Answer
+
+_STAGE_BUCKETS = (
+    0.0002,
+    0.0005,
+    0.001,
+    0.002,
+    0.005,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.5,
+    1.0,
+    2.0,
+    5.0,
+    10.0,
+    30.0,
+    60.0,
+)
+_ANSWER_BUCKETS = (
+    0.05,
+    0.1,
+    0.15,
+    0.2,
+    0.3,
+    0.4,
+    0.5,
+    0.75,
+    1.0,
+    1.5,
+    2.0,
+    3.0,
+    5.0,
+    8.0,
+    15.0,
+    30.0,
+    60.0,
+    120.0,
+)
+
+OUTCOMES = ("ok", "client_closed", "rejected", "invalid", "failed")
+"""Values of the label of `requests_total`. `client_closed` and `rejected` are no failures of the server."""
+
+
+class Telemetry:
+    """One registry for each server, so that two of them in a process do not meet."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._stages = Histogram(
+            names.METRIC_STAGE_SECONDS,
+            "How long each stage of a question took.",
+            ["stage"],
+            registry=self.registry,
+            buckets=_STAGE_BUCKETS,
+        )
+        self._first = Histogram(
+            names.METRIC_TTFT_SECONDS,
+            "From a question's arrival to its first token.",
+            registry=self.registry,
+            buckets=_ANSWER_BUCKETS,
+        )
+        self._whole = Histogram(
+            names.METRIC_E2E_SECONDS,
+            "From a question's arrival to the end of its answer; only answers that ended well.",
+            registry=self.registry,
+            buckets=_ANSWER_BUCKETS,
+        )
+        self._requests = Counter(
+            names.METRIC_REQUESTS, "Questions by how they ended.", ["outcome"], registry=self.registry
+        )
+        self._info = Gauge(
+            names.METRIC_INFO,
+            "1 for the revision in force.",
+            ["revision", "pod", "content", "snapshot"],
+            registry=self.registry,
+        )
+        for outcome in OUTCOMES:
+            self._requests.labels(outcome)
+
+    def count(self, outcome: str) -> None:
+        """A question ended so."""
+        self._requests.labels(outcome).inc()
+
+    def observe(self, answer: Answer) -> None:
+        """An answer ended well."""
+        for stage, milliseconds in answer.stages.items():
+            if stage != "total":
+                self._stages.labels(stage).observe(milliseconds / 1000)
+        if answer.first_token_at is not None:
+            self._first.observe(answer.first_token_at - answer.prepared.began)
+        self._whole.observe(answer.stages["total"] / 1000)
+
+    def show_revision(self, pod: str, content: str, snapshot: str) -> None:
+        """These digests are in force."""
+        self._info.clear()
+        self._info.labels(f"{pod[:10]}-{content[:10]}", pod, content, snapshot).set(1)
+
+    def text(self) -> str:
+        """Prometheus' text format."""
+        return generate_latest(self.registry).decode()

@@ -1,0 +1,268 @@
+"""Stand-ins for models, for tests of all that is not a model. They ship, and say what they are."""
+
+import asyncio
+import hashlib
+import re
+import time
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailhold_api.sources import Metric
+from tailhold_server.content import Index
+from tailhold_server.errors import EngineDiedError
+from tailhold_server.ports import ChunkSource, Delta, EngineProgress, Sampling
+
+_BYTE_IDS = 1_000_000
+_ROLE_IDS = 2_000_000
+_ROLES = ("<|system|>", "<|user|>", "<|assistant|>", "<|end|>")
+_ROLE = re.compile("|".join(re.escape(role) for role in _ROLES))
+
+
+class StandInTokenizer:
+    """A token is a byte; roles are tokens of their own. Ids of other tokenizers decode to nothing."""
+
+    def encode(self, text: str) -> list[int]:
+        """One id for each byte of UTF-8."""
+        return [_BYTE_IDS + byte for byte in text.encode()]
+
+    def encode_template(self, text: str) -> list[int]:
+        """The same, with roles read as such."""
+        ids: list[int] = []
+        at = 0
+        for match in _ROLE.finditer(text):
+            ids += [*self.encode(text[at : match.start()]), _ROLE_IDS + _ROLES.index(match[0])]
+            at = match.end()
+        return ids + self.encode(text[at:])
+
+    def render(self, messages: Sequence[tuple[str, str]]) -> str:
+        """Each message between its role and an end."""
+        return "".join(f"<|{role}|>{content}<|end|>" for role, content in messages) + "<|assistant|>"
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text again; roles as they are written."""
+        parts = [
+            _ROLES[i - _ROLE_IDS].encode() if i >= _ROLE_IDS else bytes([i - _BYTE_IDS])
+            for i in ids
+            if _known(i)
+        ]
+        return b"".join(parts).decode(errors="replace")
+
+
+def _known(token: int) -> bool:
+    return _BYTE_IDS <= token < _BYTE_IDS + 256 or _ROLE_IDS <= token < _ROLE_IDS + len(_ROLES)
+
+
+class StandInEncoder:
+    """A text's vector is the sum of its words' hashes: texts that share words are near each other."""
+
+    def __init__(self, dimension: int = 64, fingerprint: str = "stand-in") -> None:
+        self.dimension = dimension
+        self.fingerprint = fingerprint
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Normalised rows."""
+        rows = np.stack([self._vector(text) for text in texts])
+        rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-6)
+        return rows.astype(np.float32)
+
+    def _vector(self, text: str) -> NDArray[np.float32]:
+        vector = np.zeros(self.dimension, np.float32)
+        for word in re.findall(r"\w+", text.lower()) or ["-"]:
+            bits = hashlib.shake_128(word.encode()).digest(self.dimension)
+            vector += np.frombuffer(bits, np.uint8).astype(np.float32) - 127.5
+        return vector
+
+
+class StandInSearcher:
+    """Compares with every vector."""
+
+    def __init__(self, vectors: NDArray[np.float32]) -> None:
+        self._vectors = vectors
+
+    @property
+    def count(self) -> int:
+        """Vectors."""
+        return len(self._vectors)
+
+    def search(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Padded with -1 beyond what there is, as FAISS does."""
+        scores = np.full((len(vectors), k), -3.4e38, np.float32)
+        ids = np.full((len(vectors), k), -1, np.int64)
+        products = vectors @ self._vectors.T
+        best = np.argsort(-products, axis=1, kind="stable")[:, :k]
+        ids[:, : best.shape[1]] = best
+        scores[:, : best.shape[1]] = np.take_along_axis(products, best, axis=1)
+        return scores, ids
+
+
+@dataclass(frozen=True)
+class StandInDocument:
+    """A document of one chunk."""
+
+    title: str
+    text: str
+    url: str | None = None
+
+
+class StandInChunks:
+    """Documents in memory, each one chunk."""
+
+    def __init__(self, documents: Sequence[StandInDocument]) -> None:
+        self._documents = documents
+        self._tokenizer = StandInTokenizer()
+
+    def __len__(self) -> int:
+        return len(self._documents)
+
+    def text(self, index: int) -> str:
+        """The document's text."""
+        return self._documents[index].text
+
+    def token_ids(self, index: int) -> Sequence[int]:
+        """Of the stand-in tokenizer."""
+        return self._tokenizer.encode(self._documents[index].text)
+
+    def source(self, index: int) -> ChunkSource:
+        """Named by the title."""
+        document = self._documents[index]
+        key = hashlib.sha256(f"{document.title}\0{document.text}".encode()).hexdigest()
+        name = f"{document.title.lower()}.html"
+        return ChunkSource(name, document.title, document.url, "stand-in", 0, len(document.text), key)
+
+
+def stand_in_index(
+    documents: Sequence[StandInDocument], snapshot: str = "0" * 64, dimension: int = 64
+) -> Index:
+    """An index over documents in memory."""
+    encoder = StandInEncoder(dimension)
+    chunks = StandInChunks(documents)
+    vectors = (
+        encoder.encode([each.text for each in documents])
+        if documents
+        else np.zeros((0, dimension), np.float32)
+    )
+    return Index(snapshot, chunks, StandInSearcher(vectors), Metric.COSINE, dimension, encoder.fingerprint)
+
+
+class StandInEngine:
+    """Repeats the question, citing each numbered source, a word at a time.
+
+    Equal prompts give equal answers. Faults: `kill` ends it, `freeze` stops its tokens.
+    """
+
+    def __init__(
+        self, *, seconds_per_token: float = 0.0, running_limit: int = 16, answer: str | None = None
+    ) -> None:
+        self.seconds_per_token = seconds_per_token
+        self.answer = answer
+        """What it says; None says the question."""
+        self.aborted: list[str] = []
+        """Requests that were ended from outside."""
+        self.prompts: list[list[int]] = []
+        """What it was given."""
+        self._tokenizer = StandInTokenizer()
+        self._slots = asyncio.Semaphore(running_limit)
+        self._moving = asyncio.Event()
+        self._moving.set()
+        self._died = asyncio.Event()
+        self._alive = False
+        self._running: set[str] = set()
+        self._tokens = 0
+        self._last_token_at = time.monotonic()
+
+    async def start(self) -> None:
+        """At once."""
+        self._alive = True
+
+    async def generate(
+        self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling
+    ) -> AsyncGenerator[Delta, None]:
+        """A word is a token."""
+        self._enter(request_id, prompt_ids)
+        finished = False
+        try:
+            async with self._slots:
+                words = self._words(prompt_ids, sampling)
+                for place, word in enumerate(words[: sampling.max_tokens], 1):
+                    await self._next_token()
+                    reason = _reason(place, len(words), sampling.max_tokens)
+                    finished = reason is not None
+                    yield Delta(word, 1, reason)
+        finally:
+            self._running.discard(request_id)
+            if not finished:
+                self.aborted.append(request_id)
+
+    async def abort(self, request_id: str) -> None:
+        """Its generator is what ends it."""
+
+    def is_alive(self) -> bool:
+        """Between `start` and `kill` or `stop`."""
+        return self._alive
+
+    def progress(self) -> EngineProgress:
+        """Of the words."""
+        return EngineProgress(len(self._running), self._tokens, self._last_token_at)
+
+    def metrics_text(self) -> str:
+        """None."""
+        return ""
+
+    def description(self) -> dict[str, object]:
+        """Says what it is."""
+        return {"name": "stand-in", "secondsPerToken": self.seconds_per_token}
+
+    async def stop(self) -> None:
+        """At once."""
+        self.kill()
+
+    def kill(self) -> None:
+        """As if its process had died."""
+        self._alive = False
+        self._died.set()
+        self._moving.set()
+
+    def freeze(self) -> None:
+        """No more tokens."""
+        self._moving.clear()
+
+    def thaw(self) -> None:
+        """Tokens again."""
+        self._moving.set()
+
+    def _enter(self, request_id: str, prompt_ids: Sequence[int]) -> None:
+        if not self._running:
+            self._last_token_at = time.monotonic()
+        self._running.add(request_id)
+        self.prompts.append(list(prompt_ids))
+
+    async def _next_token(self) -> None:
+        if self.seconds_per_token:
+            await asyncio.sleep(self.seconds_per_token)
+        await self._moving.wait()
+        if self._died.is_set():
+            raise EngineDiedError("the stand-in was killed")
+        self._tokens += 1
+        self._last_token_at = time.monotonic()
+
+    def _words(self, prompt_ids: Sequence[int], sampling: Sampling) -> list[str]:
+        said = self.answer if self.answer is not None else self._echo(prompt_ids)
+        for stop in sampling.stop:
+            said = said.partition(stop)[0]
+        return re.findall(r"\S+\s*|\s+", said) or [""]
+
+    def _echo(self, prompt_ids: Sequence[int]) -> str:
+        text = self._tokenizer.decode(prompt_ids)
+        before, _, question = text.rpartition("Question: ")
+        context = before.rpartition("<|user|>")[2]
+        markers = re.findall(r"^\[\d+\](?= )", context, re.MULTILINE)
+        return f"You asked: {question.removesuffix('<|end|><|assistant|>')} {''.join(markers)}".rstrip()
+
+
+def _reason(place: int, words: int, limit: int) -> str | None:
+    if place == words:
+        return "stop"
+    return "length" if place == limit else None

@@ -1,0 +1,119 @@
+"""A pipeline in a cluster in memory, and what tests do with it."""
+
+import asyncio
+import copy
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from tailhold_api import names
+from tailhold_operator.errors import ClusterError
+from tailhold_operator.kinds import Manifest, Ref
+from tailhold_operator.reconcile import World, reconcile
+from tailhold_operator.render.setup import Setup
+from tailhold_operator.sampling import Sampler
+from tailhold_operator.testing import FakeClock, FakeCluster, FakeControllers, FakePods, Killed
+
+SETUP = Setup(image="registry.example/tailhold/server:1")
+NAMESPACE, NAME = "team", "handbook"
+KEY = Ref(names.KIND, NAMESPACE, NAME)
+
+
+def spec(**changes: Any) -> dict[str, Any]:
+    model = {"pvc": {"claimName": "models", "path": "small"}}
+    return {
+        "replicas": 2,
+        "generator": {"model": model},
+        "embedder": {"model": model, "dimension": 384},
+        "index": {"store": {"claimName": "snapshots"}},
+        "corpus": {"sources": [{"name": "handbook", "pvc": {"claimName": "documents"}}]},
+        **changes,
+    }
+
+
+def pipeline(body: dict[str, Any], name: str = NAME) -> Manifest:
+    head = {"apiVersion": names.API_VERSION, "kind": names.KIND}
+    return head | {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": copy.deepcopy(body)}
+
+
+@dataclass
+class Stage:
+    """The operator's view of the world, with everything else played by stand-ins."""
+
+    clock: FakeClock = field(default_factory=FakeClock)
+    setup: Setup = SETUP
+    sampler: Sampler = field(default_factory=Sampler)
+
+    def __post_init__(self) -> None:
+        self.cluster = FakeCluster(self.clock)
+        self.controllers = FakeControllers(self.cluster)
+        self.pods = FakePods(self.cluster)
+
+    @property
+    def world(self) -> World:
+        return World(
+            cluster=self.cluster,
+            pods=self.pods,
+            setup=self.setup,
+            public_key=lambda: '{"kty":"OKP"}',
+            now=self.clock,
+            sampler=self.sampler,
+            log=lambda *_: None,
+        )
+
+    def put(self, body: dict[str, Any], name: str = NAME, **metadata: Any) -> Ref:
+        manifest = pipeline(body, name)
+        manifest["metadata"] |= metadata
+        self.cluster.put(manifest)
+        return Ref(names.KIND, NAMESPACE, name)
+
+    def step(self, key: Ref = KEY, **more: Any) -> timedelta | None:
+        return asyncio.run(reconcile(self.world, key, **more))
+
+    def settle(self, key: Ref = KEY, most: int = 60) -> None:
+        """Until nothing is written any more and nothing is waited for."""
+        for _ in range(most):
+            before = len(self.cluster.writes)
+            wait = self.step(key)
+            self.controllers.run()
+            self.clock.pass_by(seconds=wait.total_seconds() if wait else 1)
+            if wait is None and len(self.cluster.writes) == before:
+                return
+        raise AssertionError(f"never quiet; the last writes: {self.cluster.writes[-8:]}")
+
+    def run(self, seconds: float, key: Ref = KEY) -> None:
+        """For some time, whatever happens."""
+        until = self.clock.now + timedelta(seconds=seconds)
+        while self.clock.now < until:
+            try:
+                self.step(key)
+            except (ClusterError, Killed):
+                pass
+            self.controllers.run()
+            self.clock.pass_by(seconds=5)
+
+    def status(self, key: Ref = KEY) -> Manifest:
+        return dict(self.cluster.objects[key].get("status", {}))
+
+    def condition(self, kind: str, key: Ref = KEY) -> tuple[str, str]:
+        found = self.described(kind, key)
+        return (found["status"], found["reason"])
+
+    def described(self, kind: str, key: Ref = KEY) -> Manifest:
+        return next((each for each in self.status(key)["conditions"] if each["type"] == kind), {})
+
+    def child(self, kind: str, *suffix: str) -> Manifest:
+        return self.cluster.objects[Ref(kind, NAMESPACE, names.child_name(NAME, *suffix))]
+
+    def deployments(self) -> dict[str, int]:
+        """Replicas by pod part."""
+        found = self.cluster.of_kind("Deployment")
+        return {each["metadata"]["labels"][names.LABEL_POD_PART]: each["spec"]["replicas"] for each in found}
+
+    def served(self) -> str:
+        return str(self.child("Service")["spec"]["selector"][names.LABEL_POD_PART])
+
+    def children(self) -> dict[Ref, Manifest]:
+        """Everything but the pipeline, its pods and Events, without what differs from run to run."""
+        left = {ref: each for ref, each in self.cluster.objects.items() if ref.kind not in ("Pod", "Event", names.KIND)}
+        return {ref: each.get("spec") or each.get("data") or {} for ref, each in left.items()}

@@ -1,0 +1,120 @@
+"""A server with stand-ins, started as far as tests need it."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tailhold_api.parts import ContentPart, PodPart
+from tailhold_api.serving import Admission, Embedder, Engine, Generator, Prompt, Retrieval
+from tailhold_api.sources import ModelSource, SnapshotStore
+from tailhold_server.app import create_app, create_internal_app
+from tailhold_server.backends import Backend
+from tailhold_server.content import Index
+from tailhold_server.service import Service
+from tailhold_server.settings import ServerSettings
+from tailhold_server.start import start_with
+from tailhold_server.testing import (
+    StandInDocument,
+    StandInEncoder,
+    StandInEngine,
+    StandInTokenizer,
+    stand_in_index,
+)
+
+SNAPSHOT = "a" * 64
+OTHER_SNAPSHOT = "b" * 64
+DOCUMENTS = (
+    StandInDocument("Hours", "The office closes at 18:00.", "https://example.org/hours"),
+    StandInDocument("Badges", "Badges are renewed in May."),
+)
+
+
+def pod_part(**engine: Any) -> PodPart:
+    """A pod part that no model is loaded for."""
+    return PodPart(
+        pipeline="docs",
+        generator=Generator(model=ModelSource(path="/models/none"), served_name="org/assistant"),
+        embedder=Embedder(model=ModelSource(path="/models/none"), dimension=64),
+        engine=Engine(**engine),
+        store=SnapshotStore(claim_name="snapshots"),
+    )
+
+
+def content_part(
+    snapshot: str = SNAPSHOT,
+    *,
+    retrieval: Retrieval | None = None,
+    prompt: Prompt | None = None,
+    admission: Admission | None = None,
+) -> ContentPart:
+    """Defaults, but for what a test is about."""
+    return ContentPart(
+        snapshot=snapshot,
+        retrieval=retrieval or Retrieval(),
+        prompt=prompt or Prompt(system="Cite the sources."),
+        admission=admission or Admission(),
+    )
+
+
+@dataclass
+class Running:
+    """A started service and its parts."""
+
+    service: Service
+    engine: StandInEngine
+    public: httpx.AsyncClient
+    internal: httpx.AsyncClient
+
+    async def ask(self, content: Any = "When does the office close?", **fields: Any) -> httpx.Response:
+        """One question; `content` is the user's."""
+        return await self.public.post("/v1/chat/completions", json=body(content, **fields))
+
+
+def body(content: Any = "When does the office close?", **fields: Any) -> dict[str, Any]:
+    """A request's body."""
+    return {"model": "docs", "messages": [{"role": "user", "content": content}]} | fields
+
+
+@asynccontextmanager
+async def running(
+    *,
+    pod: PodPart | None = None,
+    content: ContentPart | None = None,
+    documents: Sequence[StandInDocument] = DOCUMENTS,
+    engine: StandInEngine | None = None,
+    settings: ServerSettings | None = None,
+    other: Index | None = None,
+) -> AsyncIterator[Running]:
+    """The whole server behind ASGI, no socket."""
+    pod = pod or pod_part()
+    settings = settings or ServerSettings(public_key=Path("/nonexistent"), _env_file=None)  # type: ignore[call-arg]
+    engine = engine or StandInEngine(running_limit=pod.engine.max_running_requests)
+    indices = {SNAPSHOT: stand_in_index(documents, SNAPSHOT)} | ({OTHER_SNAPSHOT: other} if other else {})
+    service = Service(pod, stall_seconds=settings.stall_seconds, comment_seconds=settings.comment_seconds)
+    backend = Backend(StandInEncoder, StandInTokenizer, _opener(indices), engine)
+    started = await start_with(backend, service, content or content_part())
+    public = httpx.ASGITransport(create_app(service, settings), raise_app_exceptions=False)
+    internal = httpx.ASGITransport(create_internal_app(service, settings), raise_app_exceptions=False)
+    try:
+        async with (
+            httpx.AsyncClient(transport=public, base_url="http://docs") as one,
+            httpx.AsyncClient(transport=internal, base_url="http://docs") as two,
+        ):
+            yield Running(service, engine, one, two)
+    finally:
+        await started.close()
+
+
+def _opener(indices: dict[str, Index]) -> Any:
+    def opener(snapshot: str) -> Index:
+        from tailhold_server.errors import ContentRefusedError
+
+        if snapshot not in indices:
+            raise ContentRefusedError(f"no snapshot {snapshot[:10]}")
+        return indices[snapshot]
+
+    return opener
