@@ -1,4 +1,4 @@
-"""Turns the demo's GGUF model into a folder that an engine loads. Run as a child, so that its memory goes back."""
+"""Turns the demo's GGUF model into a folder that an engine loads. A child process: its memory goes back."""
 
 import sys
 from pathlib import Path

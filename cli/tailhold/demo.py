@@ -1,4 +1,4 @@
-"""The demo's models and documents: out of installed packages into claims that pods mount, without a network."""
+"""The demo's models and documents: out of installed packages, into claims; no network is needed."""
 
 import fcntl
 import importlib.util
@@ -51,7 +51,7 @@ def ensure_claims(cache: Path) -> Path:
 
 
 def ensure_models(cache: Path) -> tuple[Path, Path]:
-    """Generator and embedder as folders of safetensors; made once, in a minute. Stopped half-way, call again."""
+    """Generator and embedder as folders of safetensors, made once. Stopped half-way, call it again."""
     models = ensure_claims(cache) / "models"
     return (
         _once(models / GENERATOR, _convert_generator),

@@ -81,7 +81,7 @@ def _root() -> dict[str, Any]:
         "properties": {
             "apiVersion": text | {"description": "Version of the API that this object is written in."},
             "kind": text | {"description": "Always RagPipeline."},
-            "metadata": {"type": "object", "description": "Name, namespace, labels and annotations."},
+            "metadata": {"type": "object"},  # Kubernetes describes it, and lets nobody else
             "spec": structural(Spec) | {"description": "What the service is made of and what it promises."},
             "status": structural(Status) | {"description": "What is, as the operator saw it last."},
         },
@@ -102,25 +102,29 @@ def _convert(node: dict[str, Any], defs: dict[str, Any], model: type[BaseModel] 
     if "items" in node:
         out["items"] = _convert(node["items"], defs, None)
     if "properties" in node:
-        out["properties"] = {name: _property(child, defs) for name, child in node["properties"].items()}
+        required = node.get("required", ())
+        out["properties"] = {
+            name: _property(child, defs, required=name in required) for name, child in node["properties"].items()
+        }
         out |= _rules(node.get("title", ""))
     elif isinstance(node.get("additionalProperties"), dict):
         out["additionalProperties"] = _convert(node["additionalProperties"], defs, None)
     return out
 
 
-def _property(node: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any]:
+def _property(node: dict[str, Any], defs: dict[str, Any], *, required: bool) -> dict[str, Any]:
     out = _convert(node, defs, None)
     if CLASS_KEY in node and "description" in out:
         out["description"] += f" [{node[CLASS_KEY]}]"
-    if out.get("type") == "object" and "default" not in out and not out.get("required") and "properties" in out:
-        out |= {"default": {}} if _is_part(node) else {}
+    # A block with a default factory is a bare reference in pydantic's schema; an optional one is an anyOf.
+    if "properties" in out and not required and "anyOf" not in node:
+        out["default"] = _defaults(out)
     return out
 
 
-def _is_part(node: dict[str, Any]) -> bool:
-    """A block with a default factory is a bare reference in pydantic's schema; an optional one is an anyOf."""
-    return "anyOf" not in node
+def _defaults(block: dict[str, Any]) -> dict[str, Any]:
+    """The block as it is when it is left out. Spelt out, since its rules are checked on the default as it stands."""
+    return {name: child["default"] for name, child in block["properties"].items() if "default" in child}
 
 
 def _resolved(node: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def _row(path: str, field: dict[str, Any]) -> str:
               "maxLength": "length <=", "minItems": "items >=", "maxItems": "items <="}  # fmt: skip
     allowed = [f"{text} {field[key]}" for key, text in bounds.items() if key in field]
     allowed += [", ".join(map(str, field["enum"]))] if "enum" in field else []
-    default = "" if field.get("default") in (None, {}) else f"`{str(field['default'])[:60]}`"
+    default = "" if field.get("default") is None or "properties" in field else f"`{str(field['default'])[:60]}`"
     text = field.get("description", "").replace("|", "\\|")
     return f"| `{path}` | {field.get('type', '')} | {default} | {'; '.join(allowed)} | {text} |"
 

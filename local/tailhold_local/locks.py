@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Wait for the lock and hold it; the kernel lets go of it if this process dies."""
-    descriptor = _acquire(path)
+def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold the lock, waiting for it or else raising BlockingIOError; it goes when this process dies."""
+    descriptor = _acquire(path, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     try:
         yield
     finally:
@@ -18,12 +18,16 @@ def locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _acquire(path: Path) -> int:
+def _acquire(path: Path, operation: int) -> int:
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):  # the folder went just now
             descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(descriptor, operation)
+            except BlockingIOError:
+                os.close(descriptor)
+                raise
             if _is_still(path, descriptor):
                 return descriptor
             os.close(descriptor)  # its last holder removed the file while we waited

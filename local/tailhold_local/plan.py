@@ -66,7 +66,7 @@ class Holder:
 
 @dataclass(frozen=True)
 class Plan:
-    """What the supervisor does: first it makes the mount namespaces, then it starts all components at once."""
+    """What the supervisor does: it makes the mount namespaces, then starts all components at once."""
 
     cgroup: str
     logs: Path

@@ -5,16 +5,20 @@ A test file of the root conftest's tree gets it by `pytest_plugins = ["tailhold_
 
 import os
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from tailhold_local.cluster import Cluster
+from tailhold_local.layout import state_root
 from tailhold_local.lifecycle import down, up
+from tailhold_local.locks import locked
 from tailhold_local.processes import find_supervisor
 
 REUSED = "TAILHOLD_TEST_CLUSTER"
 """The variable that names a cluster to reuse, which then stays up."""
-NAME = "test"
+NAMES = ("test", "test-2", "test-3", "test-4")
+"""Test runs at the same time take different ones."""
 GPUS = 2
 
 _CLUSTER = pytest.StashKey[Cluster]()
@@ -26,11 +30,9 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     if os.geteuid() != 0:
         pytest.skip("the local cluster needs root")
     reused = os.environ.get(REUSED)
-    found = _find_running(reused) if reused else up(NAME, gpus=GPUS)
-    request.config.stash[_CLUSTER] = found
-    yield found
-    if not reused:
-        down(NAME)
+    with _running(reused) if reused else _own() as found:
+        request.config.stash[_CLUSTER] = found
+        yield found
 
 
 @pytest.hookimpl(wrapper=True)
@@ -45,8 +47,30 @@ def pytest_runtest_makereport(
     return report
 
 
-def _find_running(name: str) -> Cluster:
+@contextmanager
+def _own() -> Iterator[Cluster]:
+    """A fresh cluster under a name that no other test run holds now."""
+    with _name() as name:
+        down(name)
+        yield up(name, gpus=GPUS)
+        down(name)
+
+
+@contextmanager
+def _name() -> Iterator[str]:
+    for name in NAMES:
+        try:
+            with locked(state_root() / f".{name}.tests.lock", wait=False):
+                yield name
+                return
+        except BlockingIOError:
+            continue
+    pytest.fail("too many test runs at once")
+
+
+@contextmanager
+def _running(name: str) -> Iterator[Cluster]:
     found = Cluster.find(name)
     if not find_supervisor(found.layout):
         pytest.fail(f"cluster {name!r} of ${REUSED} does not run; start it with `tailhold up --name {name}`")
-    return found
+    yield found

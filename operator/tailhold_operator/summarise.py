@@ -80,8 +80,5 @@ def _newest(history: History) -> SnapshotStatus | None:
 
 def status_body(status: Status) -> Manifest:
     """The status as it is applied: fields that say nothing are left out, so that they go away."""
-    body = status.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
-    body["conditions"] = [each.model_dump(mode="json", by_alias=True) for each in status.conditions]
-    body["observedGeneration"] = status.observed_generation
-    body["replicas"], body["readyReplicas"] = status.replicas, status.ready_replicas
-    return body
+    body = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return {name: value for name, value in body.items() if value not in ("", [], {})}

@@ -232,6 +232,7 @@ class FakePods:
         self._cluster = cluster
         self.content: dict[str, ContentPart] = {}
         """What each pod runs on, by its UID."""
+        self._digests: dict[str, str] = {}
         self.refuses: Callable[[Pod, ContentPart], str] = lambda pod, content: ""
         """Words of a pod that will not have a content; empty where it takes it."""
         self.deaf: set[str] = set()
@@ -245,9 +246,9 @@ class FakePods:
             return None
         if pod.uid not in self.content:
             self.content[pod.uid] = self._mounted(pod)
+            self._digests[pod.uid] = self._annotation(self._config(pod, "pod"))
         content = self.content[pod.uid]
-        digest = self._annotation(self._config(pod, "pod"))
-        return Report(digest, codec.digest(content), content.snapshot, "serving", {"load": 1})
+        return Report(self._digests[pod.uid], codec.digest(content), content.snapshot, "serving", {"load": 1})
 
     async def progress(self, pod: Pod) -> Mapping[str, Any] | None:
         """How far an index Job is."""

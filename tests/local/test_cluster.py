@@ -28,7 +28,7 @@ NAMESPACE = "local-tests"
 SERVE = "import http.server as h; h.test(h.SimpleHTTPRequestHandler, port=8080)"
 SLEEP = "import time; time.sleep(9999)"
 ONE_CORE = {"cpu": "1", "memory": "64Mi"}
-CRASHING = "crash"
+CRASHING = f"crash-{os.getpid()}"
 
 
 def until(what: Callable[[], bool], seconds: float = 20) -> None:

@@ -160,4 +160,6 @@ def test_a_node_without_conditions_is_not_ready() -> None:
 def test_a_lock_leaves_no_file(tmp_path: Path) -> None:
     with locked(tmp_path / "x.lock"):
         assert (tmp_path / "x.lock").exists()
+        with pytest.raises(BlockingIOError), locked(tmp_path / "x.lock", wait=False):
+            pass
     assert not list(tmp_path.iterdir())

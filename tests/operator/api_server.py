@@ -32,7 +32,12 @@ class ApiServer:
 
     def client(self) -> httpx.Client:
         headers = {"Authorization": f"Bearer {TOKEN}"}
-        return httpx.Client(base_url=self.url, verify=ssl.create_default_context(cafile=str(self.ca)), headers=headers, timeout=30)
+        return httpx.Client(
+            base_url=self.url,
+            verify=ssl.create_default_context(cafile=str(self.ca)),
+            headers=headers,
+            timeout=30,
+        )
 
 
 def binaries() -> dict[str, Path] | None:
@@ -109,7 +114,12 @@ def _credentials(folder: Path) -> None:
 
 OPERATOR_TOKEN, OPERATOR_USER = "operator-token", "tailhold-operator-under-test"
 _OPERATOR_LINE = f"{OPERATOR_TOKEN},{OPERATOR_USER},operator\n"
-_AUDIT = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [{"level": "Metadata"}]}
+_AUDIT = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata"}],
+}
 
 
 def _apiserver_flags(folder: Path, etcd: int, port: int) -> list[str]:
@@ -192,7 +202,9 @@ def _fill(schema: dict[str, Any]) -> None:
     for each in schema.get("properties", {}).values():
         _fill(each)
         if each.get("default") == {} and "properties" in each:
-            known = {name: child["default"] for name, child in each["properties"].items() if "default" in child}
+            known = {
+                name: child["default"] for name, child in each["properties"].items() if "default" in child
+            }
             each.pop("default")
             if known:
                 each["default"] = known

@@ -64,7 +64,9 @@ class Place:
     async def children(self) -> dict[str, Manifest]:
         uid = (await self.pipeline())["metadata"]["uid"]
         labels = f"{names.LABEL_PIPELINE_UID}={uid}"
-        found = [each for kind in CHILD_KINDS for each in await self.cluster.find(kind, self.namespace, labels)]
+        found = [
+            each for kind in CHILD_KINDS for each in await self.cluster.find(kind, self.namespace, labels)
+        ]
         return {f"{each['kind']}/{each['metadata']['name']}": each for each in found}
 
     async def versions(self) -> dict[str, str]:
@@ -74,7 +76,12 @@ class Place:
     async def build(self) -> None:
         """Play kubelet: the index Job's pod ends well."""
         pod = await self.until(self._job_pod)
-        ended = {"exitCode": 0, "message": RESULT, "reason": "Completed", "finishedAt": "2026-01-01T00:00:00Z"}
+        ended = {
+            "exitCode": 0,
+            "message": RESULT,
+            "reason": "Completed",
+            "finishedAt": "2026-01-01T00:00:00Z",
+        }
         container = {"name": "index", "image": "i", "imageID": "i", "ready": False, "restartCount": 0}
         status = {"phase": "Succeeded", "containerStatuses": [container | {"state": {"terminated": ended}}]}
         await self.patch_status(pod, status)
@@ -92,7 +99,9 @@ class Place:
 
     async def _job_complete(self) -> Manifest | None:
         jobs = [each for each in (await self.children()).values() if each["kind"] == "Job"]
-        done = (each for each in jobs for c in each["status"].get("conditions", ()) if c["type"] == "Complete")
+        done = (
+            each for each in jobs for c in each["status"].get("conditions", ()) if c["type"] == "Complete"
+        )
         return next(done, None)
 
     @staticmethod
@@ -124,7 +133,12 @@ async def place(api: ApiServer, request: pytest.FixtureRequest) -> AsyncIterator
     headers = {"Authorization": "Bearer test-token"}
     async with (
         ApiClient(settings) as client,
-        httpx.AsyncClient(base_url=api.url, verify=ssl.create_default_context(cafile=str(api.ca)), headers=headers, timeout=30) as admin,
+        httpx.AsyncClient(
+            base_url=api.url,
+            verify=ssl.create_default_context(cafile=str(api.ca)),
+            headers=headers,
+            timeout=30,
+        ) as admin,
     ):
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}}
         (await admin.post("/api/v1/namespaces", json=body)).raise_for_status()

@@ -62,7 +62,7 @@ def engine_arguments(pod: PodPart, *, model_folder: Path) -> dict[str, Any]:
 
 
 def engine_environment(pod: PodPart, *, cores: int, is_local: bool) -> dict[str, str]:
-    """Environment variables that vLLM reads; to be set before it is imported. `cores` are those we may use."""
+    """Environment variables that vLLM reads; to be set before it is imported. `cores` are all there are."""
     environment = {
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
         "VLLM_NO_USAGE_STATS": "1",

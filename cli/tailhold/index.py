@@ -1,0 +1,163 @@
+"""`tailhold index`: build a snapshot as the Job does, verify one, search one."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from tailhold.ending import failed, succeeded, write_ending
+from tailhold.watching import Board, Lines, serve_progress
+from tailhold_api import names
+from tailhold_api.codec import load
+from tailhold_api.conditions import Reason
+from tailhold_api.parts import BuildPart
+from tailhold_api.serving import Embedder
+from tailhold_api.sources import ModelSource
+from tailhold_server.errors import StartError
+from tailhold_server.ingest.build import build as build_snapshot
+from tailhold_server.ingest.report import BuildReport
+from tailhold_server.ports import ChunkSource
+from tailhold_server.snapshots import Snapshot, SnapshotRefused, open_snapshot, snapshot_folder
+from tailhold_server.snapshots.store import newest
+
+PINNED = "TAILHOLD_PINNED_SNAPSHOTS"
+"""Digests, apart by blanks, that the build must not delete: what serves, and what a rollback needs."""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A chunk that was found."""
+
+    score: float
+    source: ChunkSource
+    text: str
+
+
+def build(
+    build_file: Path = Path(names.BUILD_PATH),
+    progress_port: int | None = names.INTERNAL_PORT,
+    env: Mapping[str, str] = os.environ,
+) -> int:
+    """Build from a BuildPart. Returns the exit code: 0 well, 1 try again, 2 trying again cannot help.
+
+    The ending goes to the termination log, progress to standard output and, with a port, to `GET /progress`.
+    """
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(_ended_by_sigterm())
+            board = stack.enter_context(
+                serve_progress(progress_port) if progress_port is not None else _no_board()
+            )
+            lines = stack.enter_context(Lines(sys.stdout))
+            report = _build(build_file, env, board, lines)
+    except StartError as error:
+        return _fail(env, error.reason, error.message, final=error.final)
+    except OSError as error:
+        return _fail(env, Reason.INDEX_BUILD_FAILED, str(error), final=False)
+    except Exception as error:
+        _fail(env, Reason.INDEX_BUILD_FAILED, f"{type(error).__name__}: {error}", final=False)
+        raise
+    _show(report)
+    write_ending(env, succeeded(report))
+    return 0
+
+
+def verify(folder: Path) -> Snapshot:
+    """Prove that a snapshot is what its folder's name says. Raises SnapshotRefused."""
+    return open_snapshot(folder, folder.name)
+
+
+def search(
+    store: Path, question: str, embedder: Path, *, digest: str = "", query_prefix: str = "", k: int = 5
+) -> list[Hit]:
+    """The best k chunks for one question, in the newest snapshot where no digest is given. Raises StartError."""
+    return Finder(store, embedder, digest=digest, query_prefix=query_prefix).search(question, k)
+
+
+class Finder:
+    """Searches one snapshot with many questions: the model is loaded once."""
+
+    def __init__(self, store: Path, embedder: Path, *, digest: str = "", query_prefix: str = "") -> None:
+        from tailhold_server.adapters.encoder import load_encoder
+        from tailhold_server.adapters.flat import FlatSearcher
+
+        name = digest or next(newest(store), "")
+        if not name:
+            raise SnapshotRefused(f"no snapshot in {store}: run `tailhold index build`")
+        snapshot = open_snapshot(snapshot_folder(store, name), name)
+        model = ModelSource(path=str(embedder.resolve()))
+        settings = Embedder(model=model, dimension=snapshot.manifest.dimension, max_tokens=512)
+        self._encoder = load_encoder(embedder, settings)
+        if self._encoder.fingerprint != snapshot.manifest.embedder:
+            raise SnapshotRefused(f"snapshot {name} was made by another embedder than {embedder}")
+        self._searcher = FlatSearcher(snapshot.vectors, snapshot.manifest.metric)
+        self._chunks = snapshot.chunks
+        self._query_prefix = query_prefix
+
+    def search(self, question: str, k: int = 5) -> list[Hit]:
+        """The best chunks, best first; fewer than k where the snapshot has fewer."""
+        scores, ids = self._searcher.search(self._encoder.encode([self._query_prefix + question]), k)
+        found = zip(scores[0].tolist(), ids[0].tolist(), strict=True)
+        return [Hit(score, self._chunks.source(i), self._chunks.text(i)) for score, i in found if i >= 0]
+
+
+def _build(build_file: Path, env: Mapping[str, str], board: Board, lines: Lines) -> BuildReport:
+    def tell(progress: Any) -> None:
+        board.show(progress)
+        lines.show(progress)
+
+    return build_snapshot(
+        _read_part(build_file),
+        claims=Path(env.get("TAILHOLD_CLAIMS") or names.CLAIMS_FOLDER),
+        config_maps=Path(env.get("TAILHOLD_CONFIG_MAPS") or names.CONFIG_MAPS_FOLDER),
+        progress=tell,
+        pinned=env.get(PINNED, "").split(),
+    )
+
+
+def _read_part(path: Path) -> BuildPart:
+    try:
+        return load(BuildPart, path.read_bytes())
+    except ValidationError as error:
+        raise StartError(Reason.INVALID_SPEC, f"{path}: {error}") from error
+
+
+def _show(report: BuildReport) -> None:
+    for each in report.failures:
+        print(f"  failed: {each.path}: {each.reason}: {each.hint}")
+    print(
+        f"snapshot {report.snapshot}: {report.documents} documents, {report.failed_documents} failed, "
+        f"{report.chunks} chunks, {report.reused} of them reused; "
+        + ", ".join(f"{step} {seconds:.1f} s" for step, seconds in report.seconds.items()),
+        flush=True,
+    )
+
+
+def _fail(env: Mapping[str, str], reason: Reason, message: str, *, final: bool) -> int:
+    print(f"{reason}: {message}", file=sys.stderr, flush=True)
+    write_ending(env, failed(reason, message))
+    return 2 if final else 1
+
+
+@contextmanager
+def _no_board() -> Iterator[Board]:
+    yield Board()
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    # The first process of a container ignores SIGTERM unless it says otherwise.
+    def end(number: int, _: object) -> None:
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
