@@ -3,8 +3,8 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from tailhold_server.errors import StartError
 from tailhold_server.ingest.build import build as build_snapshot
 from tailhold_server.ingest.report import BuildReport
 from tailhold_server.ports import ChunkSource
-from tailhold_server.snapshots import Snapshot, SnapshotRefused, open_snapshot, snapshot_folder
+from tailhold_server.snapshots import SnapshotRefused, open_snapshot, snapshot_folder
 from tailhold_server.snapshots.store import newest
 
 PINNED = "TAILHOLD_PINNED_SNAPSHOTS"
@@ -51,9 +51,7 @@ def build(
     try:
         with ExitStack() as stack:
             stack.enter_context(_ended_by_sigterm())
-            board = stack.enter_context(
-                serve_progress(progress_port) if progress_port is not None else _no_board()
-            )
+            board = stack.enter_context(_board(progress_port))
             lines = stack.enter_context(Lines(sys.stdout))
             report = _build(build_file, env, board, lines)
     except StartError as error:
@@ -68,16 +66,27 @@ def build(
     return 0
 
 
-def verify(folder: Path) -> Snapshot:
-    """Prove that a snapshot is what its folder's name says. Raises SnapshotRefused."""
-    return open_snapshot(folder, folder.name)
+def verify(folder: Path) -> int:
+    """Prove that a snapshot is what its folder's name says, and print its facts. Returns the exit code."""
+    try:
+        manifest = open_snapshot(folder, folder.resolve().name).manifest
+    except StartError as error:
+        print(error.message, file=sys.stderr)
+        return 1
+    facts = manifest.model_dump(mode="json", by_alias=True, exclude={"files"})
+    print("\n".join(f"{name}: {value}" for name, value in facts.items()))
+    return 0
 
 
-def search(
-    store: Path, question: str, embedder: Path, *, digest: str = "", query_prefix: str = "", k: int = 5
-) -> list[Hit]:
-    """The best k chunks for one question, in the newest snapshot where no digest is given. Raises StartError."""
-    return Finder(store, embedder, digest=digest, query_prefix=query_prefix).search(question, k)
+def search(store: Path, question: str, embedder: Path, *, digest: str = "", k: int = 5) -> list[Hit]:
+    """The best k chunks, in the newest snapshot where no digest is given. Raises StartError."""
+    return Finder(store, embedder, digest=digest).search(question, k)
+
+
+def searcher(store: Path, digest: str, embedder: Path) -> Callable[[str, int], list[str]]:
+    """A search that gives the documents of the best k chunks: what the hit rate is measured with."""
+    finder = Finder(store, embedder, digest=digest)
+    return lambda question, k: [hit.source.document for hit in finder.search(question, k)]
 
 
 class Finder:
@@ -145,9 +154,8 @@ def _fail(env: Mapping[str, str], reason: Reason, message: str, *, final: bool) 
     return 2 if final else 1
 
 
-@contextmanager
-def _no_board() -> Iterator[Board]:
-    yield Board()
+def _board(port: int | None) -> AbstractContextManager[Board]:
+    return nullcontext(Board()) if port is None else serve_progress(port)
 
 
 @contextmanager

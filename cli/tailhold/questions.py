@@ -13,7 +13,7 @@ class Question(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    question: str = Field(min_length=1)
+    text: str = Field(alias="question", min_length=1)
     pages: tuple[str, ...] = Field(min_length=1)
     """Documents of which each answers it."""
 
@@ -26,6 +26,9 @@ class Miss:
     found: tuple[str, ...]
     """What was found instead, best first."""
 
+    def __str__(self) -> str:
+        return f"{self.question.text} wanted {', '.join(self.question.pages)}, found {', '.join(self.found)}"
+
 
 @dataclass(frozen=True)
 class HitRate:
@@ -35,12 +38,12 @@ class HitRate:
     misses: tuple[Miss, ...]
 
     @property
-    def ratio(self) -> float:
+    def rate(self) -> float:
         """Share of the questions with a right page among the first k."""
         return 1 - len(self.misses) / self.asked
 
 
-def read_questions(path: Path) -> tuple[Question, ...]:
+def load_questions(path: Path) -> tuple[Question, ...]:
     """Read a YAML list. Raises pydantic.ValidationError."""
     return TypeAdapter(tuple[Question, ...]).validate_python(yaml.safe_load(path.read_text()))
 
@@ -49,6 +52,6 @@ def hit_rate(
     questions: Sequence[Question], search: Callable[[str, int], Sequence[str]], k: int = 5
 ) -> HitRate:
     """Ask each question; `search` gives the documents of the best k chunks, best first."""
-    found = [(question, tuple(search(question.question, k))) for question in questions]
+    found = [(question, tuple(search(question.text, k))) for question in questions]
     misses = (Miss(question, pages) for question, pages in found if not set(pages) & set(question.pages))
     return HitRate(len(questions), tuple(misses))

@@ -3,9 +3,12 @@
 import argparse
 import sys
 
-from tailhold_local.addresses import API_PORT
+from tailhold_local.addresses import API_PORT, DNS_PORT, ETCD_PORT, KUBELET_PORT
 from tailhold_local.errors import LocalError
 from tailhold_local.lifecycle import DEFAULT_NAME, Status, down, status, up
+
+PORTS = {"etcd": ETCD_PORT, "kube-apiserver": API_PORT, "coredns": DNS_PORT, "kubelet": KUBELET_PORT}
+"""Where components listen, in the network of the cluster."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -25,8 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
 def describe(found: Status) -> str:
     """A status, for a person."""
     cluster = found.cluster
-    pids = {name: f"pid {pid}" if pid else "does not run" for name, pid in found.components.items()}
-    rows = [f"  {name:26} {pid}" for name, pid in pids.items()]
+    rows = [_row(name, pid) for name, pid in found.components.items()]
     known = {name: found.nodes.get(name) for name in cluster.nodes}
     nodes = [f"  {name:26} {'Ready' if ready else 'not Ready'}" for name, ready in known.items()]
     facts = {
@@ -38,6 +40,12 @@ def describe(found: Status) -> str:
     }
     lines = [f"{name:12} {fact}" for name, fact in facts.items()]
     return "\n".join([*lines, "components", *rows, "nodes", *nodes])
+
+
+def _row(component: str, pid: int | None) -> str:
+    port = PORTS.get(component) or PORTS.get(component[:-2])
+    state = f"pid {pid}" if pid else "does not run"
+    return f"  {component:26} {state:14} {f'port {port}' if port else ''}".rstrip()
 
 
 def _act(options: argparse.Namespace) -> None:

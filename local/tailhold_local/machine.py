@@ -14,6 +14,7 @@ GIB = 1 << 30
 MEMORY = 4 * GIB
 DISK = 5 * GIB
 DISK_TO_BUILD = 12 * GIB
+NO_ROOT = "the local cluster needs root (namespaces, mounts, cgroups): run the command with sudo"
 
 PROGRAMS: Mapping[str, str] = {
     "containerd": "containerd",
@@ -48,7 +49,7 @@ def objection(machine: Machine, disk_needed: int) -> str | None:
     if not machine.linux:
         return "the local cluster needs Linux: run it on a Linux machine, or use a cluster that you have"
     if not machine.root:
-        return "the local cluster needs root (namespaces, mounts, cgroups): run the command with sudo"
+        return NO_ROOT
     if machine.memory < MEMORY:
         return (
             f"the local cluster needs {MEMORY / GIB:.0f} GiB of available memory, this machine has"
@@ -79,6 +80,12 @@ def look(disk: Path) -> Machine:
     memory = available_memory(Path("/proc/meminfo").read_text()) if linux else 0
     existing = next(folder for folder in (disk, *disk.parents) if folder.exists())
     return Machine(linux, os.geteuid() == 0, memory, shutil.disk_usage(existing).free)
+
+
+def require_root() -> None:
+    """Refuse a user who may not make or remove a cluster."""
+    if os.geteuid() != 0:
+        raise LocalError(NO_ROOT)
 
 
 def check(disk: Path, disk_needed: int) -> None:

@@ -36,6 +36,13 @@ class Settings:
         """The NUMA node of each GPU."""
         return tuple(self.gpu_numa[index % len(self.gpu_numa)] for index in range(self.gpus))
 
+    def described(self) -> str:
+        """The same for a person."""
+        gpus = (
+            f"{self.gpus} GPUs on NUMA nodes {', '.join(map(str, self.gpu_numa))}" if self.gpus else "no GPUs"
+        )
+        return f"{self.nodes} node{'s'[: self.nodes - 1]}, {gpus} and slot {self.slot}"
+
     def to_json(self) -> str:
         """What `from_json` reads."""
         return json.dumps(asdict(self), indent=2) + "\n"

@@ -15,14 +15,18 @@ class Rule(NamedTuple):
     """Objects by name, where the right is for these alone; `{release}` stands for the release's full name."""
 
 
-_CHILD = ("list", "watch", "create", "patch", "delete")
+_KEPT = ("list", "watch", "create", "patch")
 """Server-side apply is `patch`, and `create` where nothing is there yet. Looking for a name is a `list`."""
+
+_CHILD = (*_KEPT, "delete")
+"""What goes before its pipeline does. The rest is left to the garbage collector."""
 
 PIPELINE_RULES = (
     Rule(names.GROUP, (names.PLURAL,), ("get", "list", "watch")),
     Rule(names.GROUP, (f"{names.PLURAL}/status",), ("patch",)),
-    Rule("", ("configmaps", "serviceaccounts", "services"), _CHILD),
-    Rule("policy", ("poddisruptionbudgets",), _CHILD),
+    Rule("", ("configmaps",), _CHILD),
+    Rule("", ("serviceaccounts", "services"), _KEPT),
+    Rule("policy", ("poddisruptionbudgets",), _KEPT),
     Rule("batch", ("jobs",), _CHILD),
     Rule("apps", ("deployments",), _CHILD),
     Rule("", ("pods",), ("list", "watch", "delete")),

@@ -10,8 +10,10 @@ from tailhold_api.parts import PodPart
 from tailhold_server.content import Index, Opener
 from tailhold_server.errors import ContentRefusedError, StartError
 from tailhold_server.models import is_local, model_folder
-from tailhold_server.ports import Encoder, Engine, Tokenizer
+from tailhold_server.ports import Encoder, Engine, Searcher, Tokenizer
 from tailhold_server.settings import STAND_IN, ServerSettings
+from tailhold_server.snapshots.read import Snapshot, open_snapshot
+from tailhold_server.snapshots.store import snapshot_folder
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,7 +44,7 @@ def _real(pod: PodPart, settings: ServerSettings) -> Backend:
     return Backend(
         load_encoder=lambda: _encoder(embedder, pod),
         load_tokenizer=lambda: _tokenizer(generator),
-        opener=lambda snapshot: open_index(_store(pod, settings), snapshot),
+        opener=lambda snapshot: open_index(_store(pod, settings), snapshot, _flat),
         engine=VllmEngine(engine_arguments(pod, model_folder=generator)),
     )
 
@@ -54,8 +56,13 @@ def _stand_in(pod: PodPart, settings: ServerSettings) -> Backend:
     return Backend(
         load_encoder=lambda: StandInEncoder(pod.embedder.dimension, fingerprint=""),
         load_tokenizer=StandInTokenizer,
-        opener=lambda snapshot: open_index(_store(pod, settings), snapshot),
-        engine=StandInEngine(running_limit=pod.engine.max_running_requests),
+        opener=lambda snapshot: open_index(_store(pod, settings), snapshot, _stand_in_searcher),
+        engine=StandInEngine(
+            running_limit=pod.engine.max_running_requests,
+            seconds_per_token=settings.stand_in_seconds_per_token,
+            start_seconds=settings.stand_in_start_seconds,
+            start_error=settings.stand_in_start_error,
+        ),
     )
 
 
@@ -79,16 +86,28 @@ def _store(pod: PodPart, settings: ServerSettings) -> Path:
     return settings.claims / pod.store.claim_name
 
 
-def open_index(store: Path, digest: str) -> Index:
-    """The verified snapshot of this digest. Raises ContentRefusedError."""
-    from tailhold_server.adapters.flat import FlatSearcher
-    from tailhold_server.snapshots.read import open_snapshot
-    from tailhold_server.snapshots.store import snapshot_folder
+SearcherOf = Callable[[Snapshot], Searcher]
 
+
+def open_index(store: Path, digest: str, searcher_of: SearcherOf) -> Index:
+    """The verified snapshot of this digest. Raises ContentRefusedError."""
     try:
         snapshot = open_snapshot(snapshot_folder(store, digest), digest)
     except StartError as error:
         raise ContentRefusedError(error.message) from error
     manifest = snapshot.manifest
-    searcher = FlatSearcher(snapshot.vectors, manifest.metric)
-    return Index(digest, snapshot.chunks, searcher, manifest.metric, manifest.dimension, manifest.embedder)
+    return Index(
+        digest, snapshot.chunks, searcher_of(snapshot), manifest.metric, manifest.dimension, manifest.embedder
+    )
+
+
+def _flat(snapshot: Snapshot) -> Searcher:
+    from tailhold_server.adapters.flat import FlatSearcher
+
+    return FlatSearcher(snapshot.vectors, snapshot.manifest.metric)
+
+
+def _stand_in_searcher(snapshot: Snapshot) -> Searcher:
+    from tailhold_server.testing import StandInSearcher
+
+    return StandInSearcher(snapshot.vectors)

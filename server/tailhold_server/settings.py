@@ -35,3 +35,9 @@ class ServerSettings(BaseSettings):
     """An engine that holds requests and gives no token for so long is not alive."""
     death_seconds: float = 3.0
     """How long an engine's death is shown on the probes before the server ends."""
+    stand_in_seconds_per_token: float = 0.0
+    """How fast the stand-in engine speaks."""
+    stand_in_start_seconds: float = 0.0
+    """How long the stand-in engine takes to start."""
+    stand_in_start_error: str = ""
+    """With it the stand-in engine does not start."""

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tailhold_api.conditions import Reason
 from tailhold_api.sources import Metric
 from tailhold_server.content import Index
-from tailhold_server.errors import EngineDiedError
+from tailhold_server.errors import EngineDiedError, StartError
 from tailhold_server.ports import ChunkSource, Delta, EngineProgress, Sampling
 
 _BYTE_IDS = 1_000_000
@@ -154,7 +155,13 @@ class StandInEngine:
     """
 
     def __init__(
-        self, *, seconds_per_token: float = 0.0, running_limit: int = 16, answer: str | None = None
+        self,
+        *,
+        seconds_per_token: float = 0.0,
+        running_limit: int = 16,
+        answer: str | None = None,
+        start_seconds: float = 0.0,
+        start_error: str = "",
     ) -> None:
         self.seconds_per_token = seconds_per_token
         self.answer = answer
@@ -163,6 +170,8 @@ class StandInEngine:
         """Requests that were ended from outside."""
         self.prompts: list[list[int]] = []
         """What it was given."""
+        self._start_seconds = start_seconds
+        self._start_error = start_error
         self._tokenizer = StandInTokenizer()
         self._slots = asyncio.Semaphore(running_limit)
         self._moving = asyncio.Event()
@@ -174,7 +183,10 @@ class StandInEngine:
         self._last_token_at = time.monotonic()
 
     async def start(self) -> None:
-        """At once."""
+        """After `start_seconds`, or not at all."""
+        await asyncio.sleep(self._start_seconds)
+        if self._start_error:
+            raise StartError(Reason.START_FAILED, self._start_error, final=False)
         self._alive = True
 
     async def generate(

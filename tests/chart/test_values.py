@@ -137,6 +137,7 @@ def test_set_and_set_string_give_the_same_manifest(helm: Helm, setting: str) -> 
         (-2000000, "-2000000"),
         ('say "hi"', 'say "hi"'),
         ("", ""),
+        (12345678901.0, "12345678901"),
     ],
 )
 def test_a_scalar_from_a_values_file_arrives_as_its_text(helm: Helm, value: Any, text: str) -> None:
@@ -160,6 +161,12 @@ def test_a_scalar_from_a_values_file_arrives_as_its_text(helm: Helm, value: Any,
         text,
     )
     assert rendered.pod["spec"]["nodeSelector"] == {"a": text}
+
+
+def test_a_variable_without_a_value_is_empty(helm: Helm) -> None:
+    rendered = helm.render(values={"extraEnv": [{"name": "A"}], "server": {"extraEnv": [{"name": "A"}]}})
+    assert rendered.env["A"] == ""
+    assert json.loads(rendered.env["TAILHOLD_SERVER_EXTRA"])["env"] == [{"name": "A", "value": ""}]
 
 
 def test_large_numbers_stay_whole(helm: Helm) -> None:

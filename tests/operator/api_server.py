@@ -65,7 +65,7 @@ def started() -> Iterator[ApiServer]:
 
 
 def _control_plane(programs: dict[str, Path], folder: Path, stack: ExitStack) -> ApiServer:
-    etcd, peer, secure = _ports(3)
+    etcd, peer, secure = free_ports(3)
     _run(stack, folder, programs["etcd"], _etcd_flags(folder, etcd, peer))
     _credentials(folder)
     _run(stack, folder, programs["kube-apiserver"], _apiserver_flags(folder, etcd, secure))
@@ -77,7 +77,7 @@ def _control_plane(programs: dict[str, Path], folder: Path, stack: ExitStack) ->
     return server
 
 
-def _ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -141,7 +141,8 @@ def _apiserver_flags(folder: Path, etcd: int, port: int) -> list[str]:
 
 
 def _manager_flags(folder: Path) -> list[str]:
-    controllers = "garbage-collector-controller,namespace-controller,serviceaccount-controller,deployment-controller,replicaset-controller,job-controller"
+    wanted = ("garbage-collector", "namespace", "serviceaccount", "deployment", "replicaset", "job")
+    controllers = ",".join(f"{name}-controller" for name in wanted)
     return [
         f"--kubeconfig={folder / 'kubeconfig'}",
         "--leader-elect=false",

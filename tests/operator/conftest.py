@@ -8,8 +8,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # importlib mode puts no test folder on the path
 
-import api_server  # noqa: E402
-from api_server import ApiServer  # noqa: E402
+import api_server
+from api_server import ApiServer
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -12,12 +12,13 @@ import worlds
 from api_server import ApiServer
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
+
 from tailhold_api import names
 from tailhold_operator.cluster import KubernetesCluster
-from tailhold_operator.kinds import CHILD_KINDS, KINDS, Manifest, Ref, path_of
+from tailhold_operator.kinds import CHILD_KINDS, Manifest, Ref, path_of
 from tailhold_operator.reconcile import World, reconcile
 from tailhold_operator.sampling import Sampler
-from tailhold_operator.testing import FakeCluster, FakeClock, FakePods
+from tailhold_operator.testing import FakeClock, FakeCluster, FakePods
 
 RESULT = '{"snapshot":"' + "5" * 64 + '","documents":3,"failedDocuments":0,"chunks":9}'
 

@@ -4,13 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from worlds import NAME, NAMESPACE, SETUP, Stage, spec
+
 from tailhold_api import names
 from tailhold_api.parts import ContentPart
 from tailhold_operator.errors import RefusedError
 from tailhold_operator.kinds import Manifest, Ref
 from tailhold_operator.observe import Pod
 from tailhold_operator.testing import Fate
-from worlds import NAME, NAMESPACE, SETUP, Stage, spec
 
 OTHER_ENGINE = {"engine": {"blockSizeTokens": 32}}
 THIRD_ENGINE = {"engine": {"blockSizeTokens": 64}}

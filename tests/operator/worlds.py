@@ -1,6 +1,7 @@
 """A pipeline in a cluster in memory, and what tests do with it."""
 
 import asyncio
+import contextlib
 import copy
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -85,10 +86,8 @@ class Stage:
         """For some time, whatever happens."""
         until = self.clock.now + timedelta(seconds=seconds)
         while self.clock.now < until:
-            try:
+            with contextlib.suppress(ClusterError, Killed):
                 self.step(key)
-            except (ClusterError, Killed):
-                pass
             self.controllers.run()
             self.clock.pass_by(seconds=5)
 

@@ -1,5 +1,7 @@
 """Markers are found however an answer is cut."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +14,7 @@ TEXTS = st.text(alphabet="[]0123, 4x\u4f60\U0001f680", max_size=80)
 def test_the_cut_of_an_answer_changes_no_citation(text: str, cuts: list[int]) -> None:
     scanner = Scanner(12)
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    found = [each for a, b in zip(edges, edges[1:], strict=False) for each in scanner.feed(text[a:b])]
+    found = [each for a, b in pairwise(edges) for each in scanner.feed(text[a:b])]
     assert found == citations(text, 12)
 
 

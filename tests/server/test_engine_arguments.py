@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from server_support import pod_part
+from rag_server import pod_part
 
 from tailhold_api.parts import PodPart
 from tailhold_api.placement import Cpu, Gpu, Placement

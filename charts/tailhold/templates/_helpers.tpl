@@ -16,7 +16,8 @@
 
 {{/* A scalar as text. YAML reads numbers as floats, and 1048576 must not become 1.048576e+06. */}}
 {{- define "tailhold.text" -}}
-{{- if and (kindIs "float64" .) (eq (floor .) (float64 .)) (lt (float64 .) 1e15) (gt (float64 .) -1e15) -}}
+{{- if kindIs "invalid" . -}}
+{{- else if and (kindIs "float64" .) (eq (floor .) (float64 .)) (lt (float64 .) 1e15) (gt (float64 .) -1e15) -}}
 {{- int64 . -}}
 {{- else -}}
 {{- toString . -}}

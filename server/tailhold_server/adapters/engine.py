@@ -207,7 +207,17 @@ class VllmEngine:
         if self._llm is None:
             _kill_children()
         else:
+            self._end_requests()
             await asyncio.to_thread(self._llm.shutdown, STOP_SECONDS)
+            self._llm = None  # freed now: at the interpreter's end its finaliser would fail
+
+    def _end_requests(self) -> None:
+        """Each request's reader gets an error now: nobody reads the engine's outputs after this."""
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        if self._llm.output_handler is not None:
+            self._llm.output_handler.cancel()
+        self._llm.output_processor.propagate_error(EngineDeadError())
 
     def _delta(self, output: Any) -> Delta:
         completion = output.outputs[0]

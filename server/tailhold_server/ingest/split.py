@@ -16,8 +16,8 @@ from tailhold_server.errors import StartError
 _SHORTEST = 16
 _HEADING = re.compile(r"#{1,6} +(.+?) *")
 _CRUMB_RATIO = 8
-"""A piece of under one in eight of the cap, such as a heading alone, is joined to the next: it would be found for its
-words and hold no answer."""
+"""A piece under an eighth of the cap, such as a heading alone, is joined to the next: it would be found and
+answer nothing."""
 
 
 class Chunk(NamedTuple):

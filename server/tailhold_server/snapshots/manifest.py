@@ -34,14 +34,14 @@ FILES = (
     PLACE_OFFSETS,
     DOCUMENTS,
 )
-"""All that a snapshot may hold: little-endian arrays without a header, of a length that the manifest gives, text
-and one JSON file. Nothing in them can name code, a path or a length to allocate."""
+"""All that a snapshot may hold: little-endian arrays without a header, whose length the manifest gives, and
+text. Nothing in them can name code, a path or a length to allocate."""
 PASSAGE_BYTES = 32
 PLACE_COLUMNS = 3
 """Document, first character, one past the last."""
 
 
-class SnapshotRefused(StartError):  # noqa: N818 - said as in ContentRefused
+class SnapshotRefused(StartError):  # noqa: N818 - it says more than Error would
     """A snapshot that is not what its name and manifest say. The message names file, expected and got."""
 
     def __init__(self, message: str) -> None:

@@ -1,5 +1,6 @@
 """A server with stand-ins, started as far as tests need it."""
 
+import hashlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -10,12 +11,14 @@ import httpx
 
 from tailhold_api.parts import ContentPart, PodPart
 from tailhold_api.serving import Admission, Embedder, Engine, Generator, Prompt, Retrieval
-from tailhold_api.sources import ModelSource, SnapshotStore
+from tailhold_api.sources import IndexKind, Metric, ModelSource, SnapshotStore
 from tailhold_server.app import create_app, create_internal_app
 from tailhold_server.backends import Backend
 from tailhold_server.content import Index
 from tailhold_server.service import Service
 from tailhold_server.settings import ServerSettings
+from tailhold_server.snapshots.contents import Contents, Document, Place
+from tailhold_server.snapshots.store import write_snapshot
 from tailhold_server.start import start_with
 from tailhold_server.testing import (
     StandInDocument,
@@ -60,6 +63,28 @@ def content_part(
     )
 
 
+def store_snapshot(store: Path, documents: Sequence[StandInDocument] = DOCUMENTS) -> str:
+    """A real snapshot on disk whose vectors and tokens are the stand-ins'."""
+    texts = [each.text for each in documents]
+    tokens = [list(each.text.encode()) for each in documents]
+    contents = Contents(
+        kind=IndexKind.FLAT,
+        metric=Metric.COSINE,
+        embedder="e" * 64,
+        tokenizer="f" * 64,
+        vocabulary=256,
+        build="0" * 64,
+        recall=1.0,
+        vectors=StandInEncoder(64).encode(texts),
+        texts=texts,
+        token_ids=tokens,
+        passages=[hashlib.sha256(text.encode()).digest() for text in texts],
+        places=[[Place(number, 0, len(text))] for number, text in enumerate(texts)],
+        documents=[Document("notes", f"{each.title}.html", each.title, each.url) for each in documents],
+    )
+    return write_snapshot(store, contents)
+
+
 @dataclass
 class Running:
     """A started service and its parts."""
@@ -91,7 +116,7 @@ async def running(
 ) -> AsyncIterator[Running]:
     """The whole server behind ASGI, no socket."""
     pod = pod or pod_part()
-    settings = settings or ServerSettings(public_key=Path("/nonexistent"), _env_file=None)  # type: ignore[call-arg]
+    settings = settings or ServerSettings()
     engine = engine or StandInEngine(running_limit=pod.engine.max_running_requests)
     indices = {SNAPSHOT: stand_in_index(documents, SNAPSHOT)} | ({OTHER_SNAPSHOT: other} if other else {})
     service = Service(pod, stall_seconds=settings.stall_seconds, comment_seconds=settings.comment_seconds)

@@ -1,0 +1,341 @@
+"""Chat completions through ASGI, with stand-ins for the models."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rag_server import DOCUMENTS, body, content_part, pod_part, running
+
+from tailhold_api.serving import Admission, Retrieval
+from tailhold_server.settings import ServerSettings
+from tailhold_server.testing import StandInDocument, StandInEngine, StandInTokenizer
+
+PATH = "/v1/chat/completions"
+
+
+def events(text: str) -> list[dict[str, Any]]:
+    """The data events of a stream but the last, which is [DONE]."""
+    lines = [line.removeprefix("data: ") for line in text.split("\n\n") if line.startswith("data: ")]
+    assert lines.pop() == "[DONE]"
+    return [json.loads(line) for line in lines]
+
+
+def deltas(chunks: list[dict[str, Any]]) -> tuple[str, list[dict[str, Any]]]:
+    """Joined text and annotations."""
+    said = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
+    annotations = [each for delta in said for each in delta.get("annotations", [])]
+    assert [each.pop("index") for each in annotations] == list(range(len(annotations)))
+    return "".join(delta.get("content", "") for delta in said), annotations
+
+
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(st.text(alphabet="ab[12], \u4f60\U0001f680\u00e9", min_size=1, max_size=60))
+def test_a_stream_and_a_whole_answer_are_one(answer: str) -> None:
+    """C71: joined deltas are the unstreamed text, and citations are the same."""
+
+    async def both() -> None:
+        async with running(engine=StandInEngine(answer=answer)) as server:
+            whole = (await server.ask()).json()
+            chunks = events((await server.ask(stream=True)).text)
+            text, annotations = deltas(chunks)
+            message = whole["choices"][0]["message"]
+            assert text == message["content"] == answer
+            assert annotations == message["annotations"] == chunks[-1]["tailhold"]["annotations"]
+            assert chunks[0]["tailhold"]["sources"] == whole["tailhold"]["sources"]
+            assert chunks[-1]["choices"][0]["finish_reason"] == whole["choices"][0]["finish_reason"]
+
+    asyncio.run(both())
+
+
+async def test_sources_come_before_the_first_token_and_stages_with_the_last() -> None:
+    async with running() as server:
+        chunks = events((await server.ask(stream=True)).text)
+    first, last = chunks[0], chunks[-1]
+    assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    assert [each["title"] for each in first["tailhold"]["sources"]] == ["Hours", "Badges"]
+    assert first["tailhold"]["sources"][0]["text"] == DOCUMENTS[0].text
+    stages = last["tailhold"]["stages"]
+    assert set(stages) == {"tokenize", "wait", "embed", "search", "prompt", "firstToken", "decode", "total"}
+    assert stages["total"] >= stages["firstToken"] > 0
+
+
+async def test_a_citation_links_to_the_document_or_to_the_servers_copy() -> None:
+    async with running() as server:
+        message = (await server.ask()).json()["choices"][0]["message"]
+        cited = [each["url_citation"] for each in message["annotations"]]
+        assert cited[0]["url"] == "https://example.org/hours"
+        assert all(
+            message["content"][c["start_index"] : c["end_index"]] == f"[{n}]" for n, c in enumerate(cited, 1)
+        )
+        copy = (await server.public.get(cited[1]["url"])).json()
+        assert copy["text"] == DOCUMENTS[1].text
+        assert copy["title"] == "Badges"
+        missing = await server.public.get("/v1/chunks/" + "0" * 64)
+        assert missing.status_code == 404
+        assert "error" in missing.json()
+
+
+@pytest.mark.parametrize("options", [{"include_usage": True}, {"include_usage": False}, {}, None])
+async def test_usage_comes_when_asked_and_breaks_nobody_else(options: dict[str, Any] | None) -> None:
+    """C53."""
+    async with running() as server:
+        chunks = events((await server.ask(stream=True, stream_options=options)).text)
+    if options and options.get("include_usage"):
+        assert chunks[-1]["choices"] == []
+        assert chunks[-1]["usage"]["total_tokens"] > 0
+        assert all(chunk["usage"] is None for chunk in chunks[:-1])
+        chunks.pop()
+    else:
+        assert all("usage" not in chunk for chunk in chunks)
+    assert all(len(chunk["choices"]) == 1 for chunk in chunks)
+
+
+async def test_usage_counts_the_retrieved_tokens() -> None:
+    """C53."""
+    async with running() as server:
+        refused = await server.ask(stream=False, stream_options={"include_usage": True})
+        assert refused.status_code == 400
+        assert refused.json()["error"]["param"] == "stream_options"
+        answer = (await server.ask()).json()
+    assert answer["usage"]["prompt_tokens"] > answer["tailhold"]["context"]["tokens"] > 0
+    assert answer["usage"]["prompt_tokens"] == len(server.engine.prompts[-1])
+
+
+async def test_parts_of_text_are_one_question() -> None:
+    """C54: joined by a newline, for the prompt and for the look-up."""
+    parts = [{"type": "text", "text": "When does"}, {"type": "text", "text": "the office close?"}]
+    async with running() as server:
+        await server.ask(parts)
+        await server.ask("When does\nthe office close?")
+    assert server.engine.prompts[-2] == server.engine.prompts[-1]
+
+
+@pytest.mark.parametrize("content", ["", [], [{"type": "text", "text": ""}], None])
+async def test_an_empty_question_is_refused_however_it_is_written(content: Any) -> None:
+    """C54."""
+    async with running() as server:
+        refused = await server.ask(content)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "messages[0]")
+
+
+async def test_a_part_that_is_no_text_is_named() -> None:
+    """C54."""
+    async with running() as server:
+        refused = await server.ask([{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {}}])
+    assert refused.json()["error"]["param"] == "messages[0].content[1]"
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "param", "code"),
+    [
+        (b"{", 400, None, None),
+        (b"{}", 400, "messages", None),
+        (b'{"messages":"hello"}', 400, "messages", None),
+        (b'{"messages":[]}', 400, "messages", None),
+        (json.dumps(body(model="no-such-model")).encode(), 404, "model", "model_not_found"),
+        (json.dumps(body(tools=[{"type": "function"}])).encode(), 400, "tools", "unsupported_parameter"),
+        (json.dumps(body(n=2)).encode(), 400, "n", "unsupported_parameter"),
+        (json.dumps(body(logprobs=True)).encode(), 400, "logprobs", "unsupported_parameter"),
+        (json.dumps(body(rag={})).encode(), 400, "rag", "unknown_parameter"),
+        (json.dumps(body(temperature="1")).encode(), 400, "temperature", None),
+        (json.dumps(body(top_p=0)).encode(), 400, "top_p", None),
+        (json.dumps(body(max_tokens=0)).encode(), 400, "max_tokens", None),
+        (json.dumps(body(max_completion_tokens=-1)).encode(), 400, "max_completion_tokens", None),
+        (json.dumps(body(5)).encode(), 400, "messages[0].content", None),
+    ],
+)
+async def test_a_refusal_has_openais_shape_and_names_the_field(
+    sent: bytes, status: int, param: str | None, code: str | None
+) -> None:
+    """C58, C60."""
+    async with running() as server:
+        refused = await server.public.post(PATH, content=sent)
+        counted = (await server.internal.get("/metrics")).text
+    error = refused.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert (refused.status_code, error["param"], error["code"]) == (status, param, code)
+    assert error["message"]
+    assert 'tailhold_requests_total{outcome="invalid"} 1.0' in counted
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/nope", 404), ("GET", PATH, 405), ("POST", "/v1/models", 405), ("GET", "/v1/models/nope", 404)],
+)
+async def test_wrong_routes_have_openais_shape_too(method: str, path: str, status: int) -> None:
+    """C58."""
+    async with running() as server:
+        refused = await server.public.request(method, path)
+    assert refused.status_code == status
+    assert set(refused.json()["error"]) == {"message", "type", "param", "code"}
+
+
+async def test_a_body_too_large_is_refused_whatever_it_says_of_itself() -> None:
+    """C58."""
+    limited = ServerSettings(max_body_bytes=1000)
+
+    async def pieces() -> Any:
+        for _ in range(4):
+            yield b" " * 400
+
+    async with running(settings=limited) as server:
+        declared = await server.public.post(PATH, content=b" " * 1001)
+        undeclared = await server.public.post(PATH, content=pieces())
+    for refused in (declared, undeclared):
+        assert refused.status_code == 413
+        assert set(refused.json()["error"]) == {"message", "type", "param", "code"}
+
+
+async def test_a_bug_of_ours_says_nothing_of_itself() -> None:
+    """C58."""
+
+    class Broken(StandInEngine):
+        def generate(self, *_: Any) -> Any:
+            raise RuntimeError("secret at 0x7f00")
+
+    engine = StandInEngine()
+    async with running(engine=engine) as server:
+        engine.generate = Broken().generate  # type: ignore[method-assign]
+        failed = await server.ask()
+        assert failed.status_code == 500
+        assert "secret" not in failed.text
+        assert set(failed.json()["error"]) == {"message", "type", "param", "code"}
+        assert server.service.held == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "tokens", "reason"),
+    [
+        ({"max_tokens": None, "max_completion_tokens": 3}, 3, "length"),
+        ({"max_tokens": 5, "max_completion_tokens": 3}, 3, "length"),
+        ({"max_tokens": 2}, 2, "length"),
+        ({"max_tokens": None}, 256, "length"),
+        ({"max_tokens": 1_000_000}, 300, "stop"),
+    ],
+)
+async def test_how_long_an_answer_may_be(fields: dict[str, Any], tokens: int, reason: str) -> None:
+    """C60."""
+    async with running(engine=StandInEngine(answer="word " * 300)) as server:
+        answer = (await server.ask(**fields)).json()
+    assert answer["usage"]["completion_tokens"] == tokens
+    assert answer["choices"][0]["finish_reason"] == reason
+
+
+async def test_a_question_too_long_is_refused_before_the_stream_begins() -> None:
+    """C74."""
+    async with running() as server:
+        refused = await server.ask("word " * 3000, stream=True)
+        assert refused.status_code == 400
+        assert refused.json()["error"]["code"] == "context_length_exceeded"
+        assert server.service.held == 0
+
+
+async def test_history_is_dropped_from_the_oldest() -> None:
+    """C74."""
+    turns = [
+        {"role": role, "content": f"{role} {n} " * 20} for n in range(30) for role in ("user", "assistant")
+    ]
+    async with running() as server:
+        answer = await server.public.post(
+            PATH, json={"messages": [*turns, {"role": "user", "content": "When does the office close?"}]}
+        )
+    prompt = StandInTokenizer().decode(server.engine.prompts[-1])
+    assert answer.json()["tailhold"]["context"]["dropped"] > 0
+    assert "user 0 " not in prompt
+    assert "assistant 29 " in prompt
+    assert prompt.startswith("<|system|>Cite the sources.<|end|>")
+    assert prompt.endswith("Question: When does the office close?<|end|><|assistant|>")
+
+
+async def test_two_documents_give_two_sources_though_five_are_asked() -> None:
+    """C73."""
+    async with running(content=content_part(retrieval=Retrieval(top_k=5))) as server:
+        sources = (await server.ask()).json()["tailhold"]["sources"]
+    assert [each["title"] for each in sources] == ["Hours", "Badges"]
+    assert all(-1 <= each["score"] <= 1 for each in sources)
+
+
+async def test_an_index_without_a_fitting_chunk_answers_and_says_so() -> None:
+    """C73."""
+    async with running(content=content_part(retrieval=Retrieval(min_score=1.0))) as server:
+        answer = (await server.ask()).json()
+    assert answer["choices"][0]["finish_reason"] == "stop"
+    assert answer["tailhold"]["sources"] == []
+    assert answer["tailhold"]["context"]["chunks"] == 0
+
+
+@pytest.mark.parametrize("name", ["docs", "org/assistant", "", None])
+async def test_pipeline_and_served_name_are_one_model(name: str | None) -> None:
+    """C69."""
+    async with running() as server:
+        answer = await server.ask(model=name)
+        listed = (await server.public.get("/v1/models")).json()["data"]
+        tuning = (await server.internal.get("/v1/tuning")).json()
+    assert answer.json()["model"] == (name or "org/assistant")
+    assert [each["id"] for each in listed] == ["org/assistant", "docs"]
+    assert answer.headers["x-tailhold-revision"] == tuning["revision"]
+
+
+async def test_a_full_server_refuses_and_says_when_to_come_back() -> None:
+    engine = StandInEngine(running_limit=1)
+    full = content_part(admission=Admission(max_queued=1))
+    async with running(pod=pod_part(max_running_requests=1), content=full, engine=engine) as server:
+        engine.freeze()
+        held = [asyncio.ensure_future(server.ask()) for _ in range(2)]
+        await _until(lambda: server.service.held == 2)
+        refused = await server.ask()
+        engine.thaw()
+        answered = [(await each).status_code for each in held]
+    assert refused.status_code == 429
+    assert 1 <= int(refused.headers["retry-after"]) <= 60
+    assert refused.json()["error"]["type"] == "rate_limit_error"
+    assert answered == [200, 200]
+
+
+async def test_an_engine_that_dies_ends_a_stream_with_an_error_event() -> None:
+    engine = StandInEngine(answer="never said")
+    async with running(engine=engine) as server:
+        engine.freeze()
+        asked = asyncio.ensure_future(server.ask(stream=True))
+        await _until(lambda: server.service.held == 1)
+        engine.kill()
+        chunks = events((await asked).text)
+        assert chunks[-1]["error"]["type"] == "server_error"
+        assert (await server.ask()).status_code == 503
+        assert (await server.internal.get("/readyz")).status_code == 503
+        assert (await server.internal.get("/livez")).status_code == 503
+
+
+async def test_a_silent_stream_has_comments_and_a_parser_sees_only_data() -> None:
+    """C64."""
+    engine = StandInEngine()
+    async with running(engine=engine, settings=ServerSettings(comment_seconds=0.01)) as server:
+        engine.freeze()
+        asked = asyncio.ensure_future(server.ask(stream=True))
+        await _until(lambda: server.service.held == 1)
+        await asyncio.sleep(0.1)
+        engine.thaw()
+        answer = await asked
+    before, _, _ = answer.text.partition('"delta":{"content"')
+    assert before.count(": keep-alive\n\n") >= 3
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.headers["cache-control"] == "no-cache"
+    assert answer.headers["x-accel-buffering"] == "no"
+    assert all(line == "" or line.startswith((":", "data: ")) for line in answer.text.split("\n"))
+
+
+async def test_popular_chunks_stand_in_one_order_when_asked() -> None:
+    documents = [StandInDocument(f"T{n}", f"alpha beta gamma {n}") for n in range(4)]
+    stable = content_part(retrieval=Retrieval(context_order="Stable", top_k=4))  # type: ignore[arg-type]
+    async with running(content=stable, documents=documents) as server:
+        titles = [each["title"] for each in (await server.ask("gamma 3")).json()["tailhold"]["sources"]]
+    assert titles == ["T0", "T1", "T2", "T3"]
+
+
+async def _until(holds: Any) -> None:
+    """Give the loop turns until something holds; a test that waits for ever is ended by the runner."""
+    while not holds():  # noqa: ASYNC110  what is waited for is a number, not an event
+        await asyncio.sleep(0.001)

@@ -1,0 +1,169 @@
+"""The program as a pod runs it, over real sockets, with stand-ins for the models."""
+
+import http.client
+import json
+import threading
+import time
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from rag_server import body, pod_part
+
+from tailhold.serve import ServeFailedError, serve
+from tailhold_api.spec import Server
+from tailhold_server.settings import ServerSettings
+
+QUESTION: Any = [{"role": "user", "content": "When does the office close?"}]
+
+
+def client_of(program: Any) -> openai.OpenAI:
+    """OpenAI's own client, unmodified."""
+    return openai.OpenAI(base_url=f"{program.url}/v1", api_key="none", max_retries=0)
+
+
+def metric(program: Any, name: str) -> float:
+    """A sample of the server's metrics."""
+    text = httpx.get(f"{program.internal_url}/metrics", trust_env=False).text
+    return next(float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(name + " "))
+
+
+def test_openais_client_reads_answers_streams_and_errors(shared: Any) -> None:
+    program = shared
+    client = client_of(program)
+    whole = client.chat.completions.create(model="docs", messages=QUESTION)
+    message = whole.choices[0].message
+    assert message.content == "You asked: When does the office close? [1][2]"
+    assert message.annotations is not None
+    assert message.annotations[0].url_citation.url == "https://example.org/hours"
+    with client.chat.completions.stream(model="docs", messages=QUESTION) as stream:
+        for _ in stream:
+            pass
+        joined = stream.get_final_completion().choices[0].message
+    assert joined.content == message.content
+    assert [each.model_dump(exclude={"index"}) for each in joined.annotations or []] == [
+        each.model_dump() for each in message.annotations
+    ]
+    with pytest.raises(openai.NotFoundError, match="no-such-model"):
+        client.chat.completions.create(model="no-such-model", messages=QUESTION)
+    with pytest.raises(openai.BadRequestError, match="tools"):
+        client.chat.completions.create(model="docs", messages=QUESTION, tools=[{"type": "function"}])  # type: ignore[list-item]
+    assert [model.id for model in client.models.list()] == ["org/assistant", "docs"]
+    tuning = httpx.get(f"{program.internal_url}/v1/tuning", trust_env=False).json()
+    assert tuning["engine"]["name"] == "stand-in"
+    assert set(tuning["phases"]) == {"resolve", "loadEncoder", "loadSnapshot", "startEngine", "warmUp"}
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_client_that_leaves_frees_its_place(shared: Any, streamed: bool) -> None:
+    """C59: within a second, and it is no failure of ours."""
+    program = shared
+    closed, failed = (f'tailhold_requests_total{{outcome="{each}"}}' for each in ("client_closed", "failed"))
+    before = metric(program, closed)
+    connection = http.client.HTTPConnection("127.0.0.1", program.port, timeout=10)
+    connection.request("POST", "/v1/chat/completions", json.dumps(body("word " * 100, stream=streamed)))
+    if streamed:
+        connection.getresponse().read(10)
+    program.wait_until(lambda: tuning(program)["held"] == 1)
+    connection.close()
+    left = time.monotonic()
+    program.wait_until(lambda: tuning(program)["held"] == 0)
+    assert time.monotonic() - left < 1
+    program.wait_until(lambda: metric(program, closed) == before + 1)
+    assert metric(program, failed) == 0
+
+
+def tuning(program: Any) -> dict[str, Any]:
+    """What is in force."""
+    said: dict[str, Any] = httpx.get(f"{program.internal_url}/v1/tuning", trust_env=False).json()
+    return said
+
+
+def test_a_stopped_server_ends_its_answers_and_takes_no_more(start_stand_in: Any) -> None:
+    """C67."""
+    program = start_stand_in(TAILHOLD_STAND_IN_SECONDS_PER_TOKEN="0.2")
+    texts: list[str] = []
+
+    def ask() -> None:
+        with httpx.stream(
+            "POST", f"{program.url}/v1/chat/completions", json=body(stream=True), trust_env=False
+        ) as r:
+            texts.append("".join(r.iter_text()))
+
+    asked = threading.Thread(target=ask)
+    asked.start()
+    program.wait_until(lambda: tuning(program)["held"] == 1)
+    program.process.terminate()
+    program.wait_until(lambda: program.status("/readyz") == 503)
+    assert program.status("/livez") == 200
+    with pytest.raises(httpx.TransportError):
+        httpx.post(f"{program.url}/v1/chat/completions", json=body(), trust_env=False)
+    asked.join(20)
+    assert texts[0].endswith("data: [DONE]\n\n")
+    assert '"finish_reason":"stop"' in texts[0]
+    assert program.process.wait(20) == 0
+
+
+def test_an_answer_longer_than_the_drain_ends_with_an_error_event(start_stand_in: Any) -> None:
+    """C67."""
+    pod = pod_part().model_copy(update={"server": Server(drain_seconds=1)})
+    program = start_stand_in(pod=pod, TAILHOLD_STAND_IN_SECONDS_PER_TOKEN="1.5")
+    url = f"{program.url}/v1/chat/completions"
+    with httpx.stream("POST", url, json=body(stream=True), timeout=30, trust_env=False) as answer:
+        lines = answer.iter_text()
+        first = next(lines)
+        program.process.terminate()
+        rest = "".join(lines)
+    assert "tailhold" in first
+    assert '"error":{"message"' in rest
+    assert program.process.wait(20) == 0
+
+
+def test_an_idle_connection_is_kept_longer_than_proxies_keep_theirs(shared: Any) -> None:
+    """C66: more than uvicorn's 5 s; the setting is what the server is given."""
+    assert ServerSettings().keep_alive_seconds >= 75
+    program = shared
+    connection = http.client.HTTPConnection("127.0.0.1", program.port, timeout=10)
+    connection.request("GET", "/v1/models")
+    connection.getresponse().read()
+    own = connection.sock
+    began = time.monotonic()
+    program.wait_until(lambda: time.monotonic() > began + 6)
+    connection.request("GET", "/v1/models")
+    assert connection.getresponse().status == 200
+    assert connection.sock is own
+
+
+def test_a_port_in_use_is_said_at_once(shared: Any) -> None:
+    program, folder = shared, shared.log.parent
+    with pytest.raises(ServeFailedError, match=f"127.0.0.1:{program.port}: Address already in use"):
+        serve(None, folder / "pod.json", folder / "content.json", "127.0.0.1", program.port, 0)
+
+
+def test_a_start_that_fails_leaves_its_reason(start_stand_in: Any) -> None:
+    program = start_stand_in(wait=False, TAILHOLD_STAND_IN_START_ERROR="no memory for the cache")
+    assert program.process.wait(30) == 1
+    assert json.loads(program.termination_log.read_text()) == {
+        "reason": "StartFailed",
+        "message": "no memory for the cache",
+    }
+
+
+def test_a_model_that_is_not_there_ends_the_start_for_good(start_stand_in: Any) -> None:
+    program = start_stand_in(wait=False, TAILHOLD_ENGINE="vllm")
+    assert program.process.wait(60) == 2
+    left = json.loads(program.termination_log.read_text())
+    assert left["reason"] == "ModelNotFound"
+    assert "/models/none" in left["message"]
+
+
+def test_a_loading_server_answers_its_probes_and_stops_when_told(start_stand_in: Any) -> None:
+    """C100."""
+    program = start_stand_in(wait=False, TAILHOLD_STAND_IN_START_SECONDS="60")
+    program.wait_until(lambda: program.status("/livez") == 200)
+    program.wait_until(lambda: tuning(program)["phase"] == "startEngine")
+    started = httpx.get(f"{program.internal_url}/startupz", trust_env=False)
+    assert (started.status_code, started.json()["phase"]) == (503, "startEngine")
+    assert program.status("/readyz") == 503
+    assert program.stop() == 0
