@@ -1,9 +1,8 @@
 """Fixtures of the tests that need the real thing."""
 
-from collections.abc import Iterator
-
 import pytest
 from rich.console import Console
+
 from tailhold.provision import equip, target_of
 from tailhold.steps import Steps
 from tailhold.target import Target
@@ -13,9 +12,9 @@ pytest_plugins = ["tailhold_local.pytest_plugin"]
 
 
 @pytest.fixture(scope="session")
-def cluster_target(cluster: Cluster) -> Iterator[Target]:
+def cluster_target(cluster: Cluster) -> Target:
     """The tests' cluster as kubectl and helm see it."""
-    yield target_of(cluster)
+    return target_of(cluster)
 
 
 @pytest.fixture(scope="session")

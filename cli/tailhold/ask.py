@@ -28,14 +28,20 @@ class AskError(Exception):
 
 def ask(url: str, question: str, *, on_text: Callable[[str], None], max_tokens: int | None = None) -> Answer:
     """Ask over the OpenAI surface at `url` (ending in /v1), streamed. Raises AskError."""
-    body: dict[str, Any] = {"messages": [{"role": "user", "content": question}], "stream": True}
+    body: dict[str, Any] = {
+        "messages": [{"role": "user", "content": question}],
+        "stream": True,
+        "temperature": 0,
+    }
     body |= {"max_tokens": max_tokens} if max_tokens else {}
     return _collected(_events(url, body), on_text)
 
 
 def _events(url: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
     try:
-        with httpx.stream("POST", f"{url}/chat/completions", json=body, timeout=httpx.Timeout(300, connect=5)) as response:
+        with httpx.stream(
+            "POST", f"{url}/chat/completions", json=body, timeout=httpx.Timeout(300, connect=5)
+        ) as response:
             if response.status_code != httpx.codes.OK:
                 response.read()
                 raise AskError(error_text(response))
@@ -67,5 +73,9 @@ def _collected(events: Iterator[dict[str, Any]], on_text: Callable[[str], None])
                 on_text(piece)
             citations = tuple(delta.get("annotations") or citations)
     return Answer(
-        "".join(text), tuple(extra.get("sources", ())), citations, extra.get("stages", {}), extra.get("revision", "")
+        "".join(text),
+        tuple(extra.get("sources", ())),
+        citations,
+        extra.get("stages", {}),
+        extra.get("revision", ""),
     )

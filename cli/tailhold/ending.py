@@ -11,6 +11,7 @@ from tailhold_server.ingest.report import BuildReport
 
 ENDING_BYTES = 4096
 """kubelet cuts what is longer, and JSON that is cut is none."""
+_MOST_FAILURES = 40
 _LOG = "/dev/termination-log"
 
 
@@ -18,7 +19,7 @@ def succeeded(report: BuildReport) -> str:
     """The outcome, with as many of the failures as there is room for; all stand in the Job's log."""
     said = report.model_dump(mode="json", by_alias=True)
     body = {key: said[key] for key in ("snapshot", "documents", "failedDocuments", "chunks")}
-    failures: list[Any] = said["failures"]
+    failures: list[Any] = said["failures"][:_MOST_FAILURES]
     for kept in range(len(failures), -1, -1):
         text = _json({**body, "failures": failures[:kept]})
         if len(text.encode()) <= ENDING_BYTES:

@@ -51,7 +51,7 @@ def _mounted_packages() -> dict[str, Any]:
 
 
 def install(target: Target, chart: Path, values: dict[str, Any], *, timeout_seconds: int = 180) -> None:
-    """Install or upgrade the release and wait until the operator is ready. Raises CommandFailed."""
+    """Install or upgrade the release and wait until the operator is ready. Raises CommandError."""
     file = chart.parent / f".values-{RELEASE}.json"
     file.write_text(json.dumps(values))
     try:

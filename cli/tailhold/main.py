@@ -37,12 +37,14 @@ def main() -> None:
 
 def _is_users(error: Exception) -> bool:
     """Errors whose text is meant for the user: they name what is wrong and the next step."""
-    known = {"LocalError", "CommandFailed", "NotReady", "AskError", "StartError", "ManifestError", "SnapshotRefused"}
-    return type(error).__name__ in known
+    known = "LocalError CommandError NotReadyError AskError StartError ServeFailedError SnapshotRefused"
+    return type(error).__name__ in known.split()
 
 
 @app.callback(invoke_without_command=True)
-def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False) -> None:
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
+) -> None:
     if version:
         print(__version__)
         raise typer.Exit
@@ -52,7 +54,8 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 def up(
     name: Name = "demo",
     context: Annotated[
-        str | None, typer.Option(help="Use this context of your kubeconfig (kind, minikube, a real one) instead.")
+        str | None,
+        typer.Option(help="Use this context of your kubeconfig (kind, minikube, a real one) instead."),
     ] = None,
     nodes: Annotated[int, typer.Option(min=1, max=2, help="Nodes of the local cluster.")] = 1,
     gpus: Annotated[int, typer.Option(min=0, help="Stand-in GPUs on each node of the local cluster.")] = 2,
@@ -91,14 +94,18 @@ def serve(
     manifest: Annotated[Path | None, typer.Argument(help="A file with a RagPipeline.")] = None,
     pod: Annotated[Path | None, typer.Option(help="In a pod: the pod part.")] = None,
     content: Annotated[Path | None, typer.Option(help="In a pod: the content part.")] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "",
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on; without it loopback alone, in a pod all.")
+    ] = None,
     port: Annotated[int, typer.Option(help="Port for clients.")] = 8000,
     internal_port: Annotated[int, typer.Option(help="Port for probes and metrics.")] = 8001,
 ) -> None:
     """Serve a RagPipeline here, without a cluster: the same program that the pods run."""
     from tailhold.serve import serve as run
 
-    sys.exit(run(manifest, pod=pod, content=content, host=host, port=port, internal_port=internal_port))
+    everywhere = "0.0.0.0"  # noqa: S104  a pod is reached from outside
+    address = host or ("127.0.0.1" if manifest else everywhere)
+    sys.exit(run(manifest, pod=pod, content=content, host=address, port=port, internal_port=internal_port))
 
 
 @app.command()
@@ -139,7 +146,9 @@ def index_build(
 
 
 @index_app.command("verify")
-def index_verify(folder: Annotated[Path, typer.Argument(help="A snapshot's folder, named by its digest.")]) -> None:
+def index_verify(
+    folder: Annotated[Path, typer.Argument(help="A snapshot's folder, named by its digest.")],
+) -> None:
     """Check a snapshot against its manifest and its name."""
     from tailhold.index import verify
 

@@ -4,15 +4,14 @@ import shutil
 from pathlib import Path
 
 import tailhold_local
-from tailhold_local import Cluster, binaries
-from tailhold_local.build_images import build_images
-from tailhold_local.layout import cache_root
-
 from tailhold import volumes
 from tailhold.demo import ensure_corpus, ensure_models
 from tailhold.install import Image, install, local_values
 from tailhold.steps import Steps
-from tailhold.target import CommandFailed, Target
+from tailhold.target import CommandError, Target
+from tailhold_local import Cluster, binaries
+from tailhold_local.build_images import build_images
+from tailhold_local.layout import cache_root
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "tailhold"
@@ -57,7 +56,7 @@ def _install_local(steps: Steps, cluster: Cluster, target: Target, *, full: bool
 
 
 def own_cluster(steps: Steps, context: str) -> Target:
-    """Tailhold on the cluster of `context`, from the published images. Raises CommandFailed."""
+    """Tailhold on the cluster of `context`, from the published images. Raises CommandError."""
     target = Target(_program("kubectl"), _program("helm"), context=context)
     with steps.step(f"reaching {context}"):
         target.kubectl("version", "-o", "json", "--request-timeout", "10s")
@@ -69,5 +68,5 @@ def own_cluster(steps: Steps, context: str) -> Target:
 def _program(name: str) -> str:
     found = shutil.which(name)
     if found is None:
-        raise CommandFailed(f"{name} is not on PATH: install it, or leave --context out to use the local cluster")
+        raise CommandError(f"{name} is not on PATH: install it, or leave --context out to use the local cluster")
     return found

@@ -48,9 +48,7 @@ def load_questions(path: Path) -> tuple[Question, ...]:
     return TypeAdapter(tuple[Question, ...]).validate_python(yaml.safe_load(path.read_text()))
 
 
-def hit_rate(
-    questions: Sequence[Question], search: Callable[[str, int], Sequence[str]], k: int = 5
-) -> HitRate:
+def hit_rate(questions: Sequence[Question], search: Callable[[str, int], Sequence[str]], k: int = 5) -> HitRate:
     """Ask each question; `search` gives the documents of the best k chunks, best first."""
     found = [(question, tuple(search(question.text, k))) for question in questions]
     misses = (Miss(question, pages) for question, pages in found if not set(pages) & set(question.pages))

@@ -2,11 +2,10 @@
 
 import json
 import logging
+import multiprocessing
 import os
 import re
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,10 +13,12 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from tailhold.rules import broken
 from tailhold_api import names
 from tailhold_api.codec import digest, dump, load
 from tailhold_api.parts import BuildPart, ContentPart, PodPart, build_part, content_part, pod_part
 from tailhold_api.spec import LogLevel, Spec
+from tailhold_api.status import Progress
 
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
@@ -70,6 +71,8 @@ def _pipeline(path: Path, document: Mapping[str, Any]) -> tuple[str, Spec, str]:
     annotations = metadata.get("annotations") or {}
     text = json.dumps(document.get("spec") or {}, default=str)
     spec = _load(Spec, text, f"{path}: spec")
+    if wrong := list(broken(spec, "spec")):
+        raise ServeFailedError("\n".join(f"{path}: {line}" for line in wrong))
     return _name(document), spec, str(annotations.get(names.ANNOTATION_REBUILD, ""))
 
 
@@ -129,25 +132,49 @@ def _built(store: Path, build: BuildPart) -> str | None:
 
 
 def _build(store: Path, build: BuildPart) -> str:
-    """Build in a child process: its memory is gone before the engine takes its own."""
-    print(f"building the index into {store} ...", file=sys.stderr, flush=True)
-    with tempfile.TemporaryDirectory() as folder:
-        part = Path(folder) / "build.json"
-        part.write_text(dump(build))
-        command = [sys.executable, "-m", "tailhold_server.ingest", "--build", str(part)]
-        ended = subprocess.run(command, env=_environment(), check=False)
-    if ended.returncode != 0:
-        raise ServeFailedError(
-            f"the index was not built: the builder ended with {ended.returncode}, see above"
-        )
-    snapshot = _built(store, build)
+    """Build in a child process: its memory is free before the engine takes its own."""
+    print(f"no index at {store} yet: building it", file=sys.stderr, flush=True)
+    config_maps = os.environ.setdefault("TAILHOLD_CONFIG_MAPS", str(cache_folder() / "configmaps"))
+    child = multiprocessing.get_context("spawn").Process(
+        target=build_in_child, args=(dump(build), str(store.parent), config_maps), name="index-build"
+    )
+    child.start()
+    child.join()
+    snapshot = _built(store, build) if child.exitcode == 0 else None
     if snapshot is None:
-        raise ServeFailedError(f"the index was not built: {store}/builds has no pointer to it")
+        raise ServeFailedError("the index was not built, see above")
     return snapshot
 
 
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+def build_in_child(build: str, claims: str, config_maps: str) -> None:
+    """What the child does; it says how far it is on standard error and ends with 1 if there is no index."""
+    from tailhold_server.errors import StartError
+    from tailhold_server.ingest.build import build as build_index
+
+    try:
+        report = build_index(
+            load(BuildPart, build),
+            claims=Path(claims),
+            config_maps=Path(config_maps),
+            progress=_Teller().tell,
+        )
+    except StartError as error:
+        print(f"{error.reason}: {error.message}", file=sys.stderr)
+        raise SystemExit(1) from None
+    print(f"index of {report.chunks} chunks from {report.documents} documents", file=sys.stderr)
+
+
+class _Teller:
+    """Prints each step once, when it begins."""
+
+    def __init__(self) -> None:
+        self._step = ""
+
+    def tell(self, progress: Progress) -> None:
+        """Called for each bit of progress."""
+        if progress.step != self._step:
+            self._step = progress.step
+            print(progress.step, file=sys.stderr, flush=True)
 
 
 def _run(pod: PodPart, content: ContentPart, host: str, port: int, internal_port: int) -> int:

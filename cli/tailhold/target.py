@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-class CommandFailed(Exception):
+class CommandError(Exception):
     """kubectl or helm refused; the message is its own."""
 
 
@@ -24,12 +24,12 @@ class Target:
     """The configuration's current context where it is not given."""
 
     def kubectl(self, *words: str, stdin: str | None = None) -> str:
-        """What kubectl printed. Raises CommandFailed."""
+        """What kubectl printed. Raises CommandError."""
         context = ("--context", self.context) if self.context else ()
         return self._run((self.kubectl_path, *context, *words), stdin)
 
     def helm(self, *words: str) -> str:
-        """What helm printed. Raises CommandFailed."""
+        """What helm printed. Raises CommandError."""
         context = ("--kube-context", self.context) if self.context else ()
         return self._run((self.helm_path, *words, *context), None)
 
@@ -46,5 +46,5 @@ class Target:
     def _run(self, words: tuple[str, ...], stdin: str | None) -> str:
         done = subprocess.run(words, input=stdin, capture_output=True, text=True, env=self.env, check=False)
         if done.returncode:
-            raise CommandFailed(f"{' '.join(words[:4])} ...: {(done.stderr or done.stdout).strip()}")
+            raise CommandError(f"{' '.join(words[:4])} ...: {(done.stderr or done.stdout).strip()}")
         return done.stdout

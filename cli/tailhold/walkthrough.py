@@ -6,8 +6,6 @@ from typing import Any
 
 import yaml
 from rich.console import Console
-from tailhold_local import Cluster, down
-from tailhold_local.layout import cache_root
 
 from tailhold import provision, watch
 from tailhold.asking import print_answer
@@ -15,6 +13,8 @@ from tailhold.demo import EMBEDDER
 from tailhold.questions import hit_rate, load_questions
 from tailhold.steps import Steps
 from tailhold.target import Target
+from tailhold_local import Cluster, down
+from tailhold_local.layout import cache_root
 
 ROOT = provision.ROOT
 CLUSTER = "demo"
@@ -55,7 +55,7 @@ def service_url(target: Target, namespace: str, name: str) -> str:
     """Where this machine reaches the pipeline: the Service's own address."""
     service = target.get("service", name, "-n", namespace)
     if service is None:
-        raise watch.NotReady(f"there is no Service {name} in namespace {namespace}")
+        raise watch.NotReadyError(f"there is no Service {name} in namespace {namespace}")
     return f"http://{service['spec']['clusterIP']}/v1"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from tailhold.target import Target
 
 
-class NotReady(Exception):
+class NotReadyError(Exception):
     """The pipeline cannot become ready without the user, or did not in time."""
 
 
@@ -39,17 +39,17 @@ def _progress(progress: dict[str, Any]) -> str:
 def until_ready(
     target: Target, namespace: str, name: str, *, timeout_seconds: float, on_change: Callable[[str], None]
 ) -> dict[str, Any]:
-    """The pipeline once it is ready; `on_change` hears each new headline. Raises NotReady."""
+    """The pipeline once it is ready; `on_change` hears each new headline. Raises NotReadyError."""
     deadline, last = time.monotonic() + timeout_seconds, ""
     while time.monotonic() < deadline:
         pipeline = target.get("ragpipeline", name, "-n", namespace)
         if pipeline is None:
-            raise NotReady(f"there is no RagPipeline {name} in namespace {namespace}")
+            raise NotReadyError(f"there is no RagPipeline {name} in namespace {namespace}")
         if is_ready(pipeline):
             return pipeline
         if condition(pipeline, "Stalled")["status"] == "True":
-            raise NotReady(headline(pipeline))
+            raise NotReadyError(headline(pipeline))
         if (line := headline(pipeline)) != last:
             on_change(last := line)
         time.sleep(1)
-    raise NotReady(f"not ready within {timeout_seconds:.0f} s: {last}")
+    raise NotReadyError(f"not ready within {timeout_seconds:.0f} s: {last}")

@@ -18,7 +18,9 @@ _LINE_SECONDS = 10.0
 class Board:
     """The newest progress, for whoever asks."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
+        self.port = port
+        """Where it is served; 0 where it is not."""
         self._newest = Progress(step="starting", done=0, unit="steps")
 
     def show(self, progress: Progress) -> None:
@@ -33,8 +35,9 @@ class Board:
 @contextmanager
 def serve_progress(port: int, host: str = "") -> Iterator[Board]:
     """Answer `GET /progress` on this port, 0 for any, until the end."""
-    board = Board()
-    server = ThreadingHTTPServer((host, port), _handler(board))
+    server = ThreadingHTTPServer((host, port), BaseHTTPRequestHandler)
+    board = Board(server.server_port)
+    server.RequestHandlerClass = _handler(board)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from enum import Enum
 from inspect import getsource
+from itertools import pairwise
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -43,7 +44,7 @@ def _chart_template(crd: dict[str, Any]) -> str:
     body = _yaml(crd | {"metadata": metadata})
     body = body.replace(
         "  annotations: KEEP\n",
-        '  {{- if .Values.crds.keep }}\n  annotations:\n    helm.sh/resource-policy: keep\n  {{- end }}\n',
+        "  {{- if .Values.crds.keep }}\n  annotations:\n    helm.sh/resource-policy: keep\n  {{- end }}\n",
     ).replace("  labels: LABELS\n", '  labels:\n    {{- include "tailhold.labels" . | nindent 4 }}\n')
     return f"{{{{- /* {HEADER} */}}}}\n{{{{- if .Values.crds.enabled }}}}\n{body}{{{{- end }}}}\n"
 
@@ -90,13 +91,11 @@ def _conditions_page() -> str:
 
 def member_docs(kind: type[Enum]) -> dict[str, str]:
     """The docstring below each member of an enum, by the member's value."""
-    (tree,) = ast.parse(dedent(getsource(kind))).body
-    assert isinstance(tree, ast.ClassDef)
     found: dict[str, str] = {}
-    for node, after in zip(tree.body, tree.body[1:], strict=False):
-        if isinstance(node, ast.Assign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            assert isinstance(node.value, ast.Constant)
-            found[str(node.value.value)] = " ".join(str(after.value.value).split())
+    body = [node for tree in ast.parse(dedent(getsource(kind))).body for node in getattr(tree, "body", ())]
+    for node, after in pairwise(body):
+        if isinstance(node, ast.Assign) and isinstance(after, ast.Expr):
+            found[str(ast.literal_eval(node.value))] = " ".join(str(ast.literal_eval(after.value)).split())
     return found
 
 

@@ -70,15 +70,16 @@ class Engine(Model):
         Rule(
             "self.maxModelTokens % self.blockSizeTokens == 0",
             "`maxModelTokens` must be a multiple of `blockSizeTokens`: a sequence is kept in whole blocks",
-            {"maxModelTokens": 2048, "blockSizeTokens": 16},
-            {"maxModelTokens": 1000, "blockSizeTokens": 16},
+            {"maxModelTokens": 2048, "blockSizeTokens": 32},
+            {"maxModelTokens": 1000, "blockSizeTokens": 32},
         ),
     )
 
     max_model_tokens: int = restart(2048, ge=256, le=1048576)
     """Longest prompt and answer together. Each running request may need this much KV cache."""
-    block_size_tokens: int = restart(16, ge=8, le=256, multiple_of=8)
-    """Tokens in a block of the KV cache. Larger blocks cost fewer look-ups and waste more at each sequence's end."""
+    block_size_tokens: int = restart(32, ge=16, le=256, multiple_of=16)
+    """Tokens in a block of the KV cache. Larger blocks cost fewer look-ups and waste more at each sequence's end. The
+    CPU build takes multiples of 32 only."""
     kv_cache_mebibytes: int = restart(1024, ge=64, le=4194304)
     """Memory of the KV cache, in bytes and not as a share of the card: index and embedder have taken theirs before."""
     max_running_requests: int = restart(16, ge=1, le=4096)

@@ -158,12 +158,12 @@ def _build(recipe: Recipe, root: Path, base: str, reference: str, secrets: Seque
 
 
 def _export(reference: str, archive: Path) -> None:
-    """Uncompressed: it never leaves this machine, and compressing 6 GB takes minutes."""
+    """Packed by zstd, which takes half of gzip's time: with 6 GB, minutes."""
     archive.parent.mkdir(parents=True, exist_ok=True)
     partial = archive.with_name(f".{archive.name}.partial")
     partial.unlink(missing_ok=True)
     images.buildah(
-        "push", "--quiet", "--disable-compression", reference, f"oci-archive:{partial}:{reference}"
+        "push", "--quiet", "--compression-format=zstd", reference, f"oci-archive:{partial}:{reference}"
     )
     partial.rename(archive)
 

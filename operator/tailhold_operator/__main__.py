@@ -69,9 +69,13 @@ def build(settings: OperatorSettings, plain: KubernetesCluster, http: httpx.Asyn
     async def prepare() -> None:
         keys["ours"] = await read_signer(cluster, settings.release_namespace, settings.release_name)
 
+    def token(audience: str) -> str:
+        lease.check()
+        return keys["ours"].token(audience)
+
     world = World(
         cluster=cluster,
-        pods=HttpPods(http, lambda audience: keys["ours"].token(audience)),
+        pods=HttpPods(http, token),
         setup=settings.setup(),
         public_key=lambda: keys["ours"].public_key,
         now=_now,

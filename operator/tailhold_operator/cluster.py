@@ -14,7 +14,7 @@ from tailhold_operator.kinds import KINDS, Manifest, Ref, path_of, ref_of
 _CONNECT_SECONDS = 5
 _READ_SECONDS = 30
 _APPLY = "application/apply-patch+yaml"
-_NOT_FOUND, _CONFLICT, _TOO_MANY = 404, 409, 429
+_NOT_FOUND, _CONFLICT, _INVALID, _TOO_MANY = 404, 409, 422, 429
 
 
 class Cluster(Protocol):
@@ -161,7 +161,7 @@ class _MissingError(ClusterError):
 def _failure(status: int, text: str) -> ClusterError:
     if status == _NOT_FOUND:
         return _MissingError(text)
-    if status == _CONFLICT:
+    if status == _CONFLICT or (status == _INVALID and "metadata.uid:" in text):
         return ConflictError(text)
     if status == _TOO_MANY or status >= 500:
         return UnavailableError(text)

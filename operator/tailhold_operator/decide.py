@@ -200,12 +200,17 @@ def _wait(step: Step, building: Building, pushes: tuple[Push, ...]) -> timedelta
 
 def _paused(decision: Decision) -> Decision:
     """Nothing is changed; what would be is said."""
-    pending = bool(decision.writes or decision.pushes)
+    pending = bool(decision.pushes) or any(not _is_note(write) for write in decision.writes)
     paused = waiting(Reason.PAUSED, "`paused` is true: nothing is changed")
     findings = dict(decision.findings)
     if pending or not findings[ConditionType.ROLLED_OUT].holds:
         findings[ConditionType.ROLLED_OUT] = paused
     return _without_acts(decision, findings)
+
+
+def _is_note(write: Apply | Delete) -> bool:
+    """Whether a write only remembers something."""
+    return isinstance(write, Apply) and write.manifest["metadata"]["name"].endswith("-history")
 
 
 def _refused(decision: Decision, finding: Finding) -> Decision:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from tailhold_api import names
 from tailhold_api.parts import SHORT
 from tailhold_operator.content import Spread
+from tailhold_operator.history import History
 from tailhold_operator.indexing import Building, surplus
 from tailhold_operator.kinds import Manifest, Ref, label_of, ref_of
 from tailhold_operator.observe import Seen, read_job
 from tailhold_operator.render import config, front
 from tailhold_operator.render.identity import Identity
-from tailhold_operator.render.index import JobSize, render_job
+from tailhold_operator.render.index import JobMeans, render_job
 from tailhold_operator.render.server import render_deployment, render_template
 from tailhold_operator.render.setup import Setup
 from tailhold_operator.revisions import Asked, Target, content_by_digest, kept_configs
@@ -70,7 +71,7 @@ def desire(
         front.render_account(identity),
         config.render_key(around.public_key, identity),
     )
-    index = _index(asked, building, around)
+    index = _index(asked, building, step.history, around)
     revision = _revision(seen, asked, target, around)
     mounted = [_mounted(seen, part, each, target, identity) for part, each in contents.items()]
     pods = [_deployment(seen, asked, around, part, count) for part, count in step.replicas.items()]
@@ -81,12 +82,12 @@ def desire(
     )
 
 
-def _index(asked: Asked, building: Building, around: Around) -> tuple[Manifest, ...]:
+def _index(asked: Asked, building: Building, history: History, around: Around) -> tuple[Manifest, ...]:
     if not building.needs_job:
         return ()
     image = asked.spec.server.image or around.setup.image
-    size = JobSize(image, asked.spec.index.build_memory_mebibytes)
-    job = render_job(asked.build, asked.build_digest[:SHORT], around.identity, around.setup, size)
+    means = JobMeans(image, asked.spec.index.build_memory_mebibytes, history.snapshots_in_use())
+    job = render_job(asked.build, asked.build_digest[:SHORT], around.identity, around.setup, means)
     return config.render_build_config(asked.build, around.identity), job
 
 

@@ -9,6 +9,8 @@ from tailhold_operator.observe import Deployment, Pod, Report
 HOPELESS = 2
 """The exit code that says that trying again cannot help."""
 _LOOPING = 3
+_STARTED = ("serving", "draining")
+"""What a server says once its start is over."""
 
 
 def diagnose(
@@ -78,6 +80,8 @@ def _starting(pods: Sequence[Pod], reports: Mapping[str, Report]) -> Finding:
     report = next((reports[pod.name] for pod in running if pod.name in reports), None)
     if report and report.error:
         return waiting(Reason.NOT_READY, f"pod {running[0].name}: {report.error}")
+    if report and report.phase in _STARTED:
+        return waiting(Reason.NOT_READY, f"pod {running[0].name} has started and does not answer")
     if report and report.phase:
         return waiting(Reason.LOADING_MODEL, f"pod {running[0].name}: {report.phase}")
     return waiting(Reason.LOADING_MODEL, f"{len(running)} pods are starting")

@@ -56,6 +56,12 @@ class History(Model):
         """The newest revision of a pod part, by its short digest, that ever answered in front."""
         return next((each for each in self.revisions if each.pod_digest[:SHORT] == pod_part), None)
 
+    def snapshots_in_use(self) -> tuple[str, ...]:
+        """Snapshots of what serves, of what is tried and of what a rollback may want."""
+        tried = (self.candidate,) if self.candidate else ()
+        found = (each.snapshot for each in (*tried, *self.revisions) if each.snapshot)
+        return tuple(sorted(set(found)))
+
     def failed(self, revision: str) -> Failure | None:
         """Why a revision was given up, if it was."""
         return self.failure if self.failure and self.failure.name == revision else None
@@ -71,13 +77,17 @@ class History(Model):
         return self.model_copy(update={"failure": None}) if stale else self
 
     def tried(self, candidate: RevisionStatus | None, at: str) -> "History":
-        """Remember what is being tried; one of another pod part that was tried before ends here."""
+        """Remember what is being tried; one of another pod part that was tried before ends here.
+
+        Room that was made for it is room for the next one; with none to try, what serves gets it back.
+        """
         bare = candidate.model_copy(update={"ready_replicas": 0}) if candidate else None
         trying = self.model_copy(update={"candidate": bare})
         before = self.candidate
         if before is None or (bare and bare.pod_digest == before.pod_digest):
             return trying
-        return trying.model_copy(update={"drained_at": ""}).with_ended(before.name, "Superseded", at)
+        room = self.drained_at if bare else ""
+        return trying.model_copy(update={"drained_at": room}).with_ended(before.name, "Superseded", at)
 
     def with_ended(self, name: str, reason: str, at: str) -> "History":
         """Remember why a revision ended."""

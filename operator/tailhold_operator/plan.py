@@ -66,7 +66,7 @@ def holds(wanted: Any, found: Any) -> bool:
         return isinstance(found, Mapping) and all(holds(each, found.get(key)) for key, each in wanted.items())
     if isinstance(wanted, list):
         return isinstance(found, list) and _list_holds(wanted, found)
-    return bool(wanted == found)
+    return bool(wanted == found) and isinstance(wanted, bool) == isinstance(found, bool)
 
 
 def _list_holds(wanted: list[Any], found: list[Any]) -> bool:

@@ -157,4 +157,8 @@ async def _say(world: World, seen: Seen, decision: Decision) -> timedelta | None
 
 async def _tell(world: World, seen: Seen, before: Status, after: Status, now: datetime) -> None:
     for happening in happenings(before, after):
-        await world.cluster.create(render_event(seen.pipeline, happening, stamp(now)))
+        event = render_event(seen.pipeline, happening, stamp(now))
+        try:
+            await world.cluster.create(event)
+        except RefusedError as error:  # The status tells it all; an Event is a courtesy.
+            world.log("not told", ref_of(event), str(error))

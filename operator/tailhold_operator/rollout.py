@@ -201,7 +201,7 @@ def _make_room(view: View, now: datetime) -> Step:
     """Start the candidate, beside the old pods or in their place."""
     serving = view.serving or ""
     kept = _kept(view, now)
-    drained = view.stable is not None and kept < view.stable.wanted
+    drained = view.stable is not None and kept < min(view.stable.wanted, view.replicas)
     history = view.history.model_copy(update={"drained_at": stamp(now)}) if drained else view.history
     replicas = {serving: kept}
     first_out = view.rules.strategy is RolloutStrategy.DRAIN_FIRST and view.stable and view.stable.pods
@@ -211,7 +211,9 @@ def _make_room(view: View, now: datetime) -> Step:
 
 
 def _kept(view: View, now: datetime) -> int:
-    """How many old pods stay while the candidate is tried."""
+    """How many old pods stay while the candidate is tried. For one that is hopeless, none has to go."""
+    if view.fresh and view.fresh.trouble.stalled and not view.history.drained_at:
+        return view.replicas
     if view.rules.strategy is RolloutStrategy.DRAIN_FIRST:
         return 0
     stable, homeless = view.stable, view.fresh.homeless if view.fresh else 0

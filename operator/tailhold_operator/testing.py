@@ -248,7 +248,8 @@ class FakePods:
             self.content[pod.uid] = self._mounted(pod)
             self._digests[pod.uid] = self._annotation(self._config(pod, "pod"))
         content = self.content[pod.uid]
-        return Report(self._digests[pod.uid], codec.digest(content), content.snapshot, "serving", {"load": 1})
+        phase = "serving" if pod.ready else "startEngine"
+        return Report(self._digests[pod.uid], codec.digest(content), content.snapshot, phase, {"load": 1})
 
     async def progress(self, pod: Pod) -> Mapping[str, Any] | None:
         """How far an index Job is."""

@@ -1,5 +1,6 @@
 """Who may hand over content: the bearer of a token that the operator signed for this pipeline just now."""
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +37,7 @@ class Authority:
         if scheme.lower() != "bearer" or not token:
             raise NotAllowedError("a bearer token is needed")
         try:
-            key = OKPKey.import_key(self._key_path.read_text())
+            key = OKPKey.import_key(json.loads(self._key_path.read_text()))
             decoded = jwt.decode(token.strip(), key, algorithms=["EdDSA", "Ed25519"])
             self._rules().validate(decoded.claims)
         except (JoseError, ValueError, OSError) as error:

@@ -12,6 +12,7 @@ from tailhold_server.errors import ContentRefusedError, StartError
 from tailhold_server.models import is_local, model_folder
 from tailhold_server.ports import Encoder, Engine, Searcher, Tokenizer
 from tailhold_server.settings import STAND_IN, ServerSettings
+from tailhold_server.snapshots.fingerprint import tokenizer_fingerprint
 from tailhold_server.snapshots.read import Snapshot, open_snapshot
 from tailhold_server.snapshots.store import snapshot_folder
 
@@ -41,10 +42,11 @@ def _real(pod: PodPart, settings: ServerSettings) -> Backend:
     prepare(engine_environment(pod, cores=cores, is_local=local))
     generator = model_folder(pod.generator.model, settings.claims)
     embedder = model_folder(pod.embedder.model, settings.claims)
+    words = tokenizer_fingerprint(generator)
     return Backend(
         load_encoder=lambda: _encoder(embedder, pod),
         load_tokenizer=lambda: _tokenizer(generator),
-        opener=lambda snapshot: open_index(_store(pod, settings), snapshot, _flat),
+        opener=lambda snapshot: open_index(_store(pod, settings), snapshot, _flat, words),
         engine=VllmEngine(engine_arguments(pod, model_folder=generator)),
     )
 
@@ -89,13 +91,21 @@ def _store(pod: PodPart, settings: ServerSettings) -> Path:
 SearcherOf = Callable[[Snapshot], Searcher]
 
 
-def open_index(store: Path, digest: str, searcher_of: SearcherOf) -> Index:
-    """The verified snapshot of this digest. Raises ContentRefusedError."""
+def open_index(store: Path, digest: str, searcher_of: SearcherOf, tokenizer: str = "") -> Index:
+    """The verified snapshot of this digest. Raises ContentRefusedError.
+
+    With `tokenizer`, a fingerprint, its token ids must be that tokenizer's: another's are other words.
+    """
     try:
         snapshot = open_snapshot(snapshot_folder(store, digest), digest)
     except StartError as error:
         raise ContentRefusedError(error.message) from error
     manifest = snapshot.manifest
+    if tokenizer and manifest.tokenizer != tokenizer:
+        raise ContentRefusedError(
+            f"snapshot {digest[:10]} has token ids of tokenizer {manifest.tokenizer[:10]}, the generator's "
+            f"is {tokenizer[:10]}: rebuild the index with this generator"
+        )
     return Index(
         digest, snapshot.chunks, searcher_of(snapshot), manifest.metric, manifest.dimension, manifest.embedder
     )

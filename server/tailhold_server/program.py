@@ -62,7 +62,7 @@ class Program:
         self._service = Service(
             pod, stall_seconds=settings.stall_seconds, comment_seconds=settings.comment_seconds
         )
-        self._sockets = [_listen(address.host, port) for port in (address.port, address.internal_port)]
+        self._sockets = [_bound(address.host, port) for port in (address.port, address.internal_port)]
         self._public = self._uvicorn(create_app(self._service, settings))
         self._internal = self._uvicorn(create_internal_app(self._service, settings))
         self._stop = asyncio.Event()
@@ -91,14 +91,17 @@ class Program:
         try:
             self._started = await starting
         except StartError as error:
-            return await self._failed(error)
+            return self._failed(error)
+        except Exception as error:
+            self._leave_word(Reason.START_FAILED, f"{type(error).__name__}: {error}")
+            raise
         public = asyncio.ensure_future(self._public.serve([self._sockets[0]]))
         _LOG.info("ready: %s", " ".join(f"{k} {v} ms" for k, v in self._service.phase_milliseconds.items()))
         dead = asyncio.ensure_future(self._watch())
         await asyncio.wait({stopped, dead}, return_when=asyncio.FIRST_COMPLETED)
         return await (self._died(public) if dead.done() else self._drain(public))
 
-    async def _failed(self, error: StartError) -> int:
+    def _failed(self, error: StartError) -> int:
         self._service.phase = Phase.FAILED
         self._service.error = error.message
         self._leave_word(error.reason, error.message)
@@ -157,13 +160,13 @@ class Program:
         )
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _bound(host: str, port: int) -> socket.socket:
+    """Taken, but not listening: until the server is ready, clients are refused and do not hang."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        listener.listen(1024)
     except OSError as error:
         listener.close()
         raise PortInUseError(

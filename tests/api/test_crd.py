@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from openapi_schema_validator import OAS30Validator
 from pydantic import BaseModel, ValidationError
 from spec_examples import MINIMAL, at, merged
+
 from tailhold_api.codec import digest, dump, load, load_lenient
+from tailhold_api.conditions import ConditionType, Reason
 from tailhold_api.crd import custom_resource_definition, structural
 from tailhold_api.fields import FieldClass, field_class
 from tailhold_api.generate import ROOT, files, member_docs
-from tailhold_api.conditions import ConditionType, Reason
 from tailhold_api.parts import changes
-from tailhold_api.resource import RagPipeline
+from tailhold_api.ragpipeline import RagPipeline
 from tailhold_api.spec import Spec
 
 
@@ -34,7 +35,11 @@ SCHEMA = custom_resource_definition()["spec"]["versions"][0]["schema"]["openAPIV
 
 
 def test_every_field_is_described() -> None:
-    bare = [path for path, node in walk(SCHEMA) if path not in ("", ".metadata") and path[-2:] != "[]" and not node.get("description")]
+    bare = [
+        path
+        for path, node in walk(SCHEMA)
+        if path not in ("", ".metadata") and path[-2:] != "[]" and not node.get("description")
+    ]
     assert bare == []
 
 
@@ -64,7 +69,11 @@ def test_numbers_and_strings_and_lists_are_bounded() -> None:
         for path, node in walk(spec)
         if (node.get("type") in ("integer", "number") and ("minimum" not in node or "maximum" not in node))
         or (node.get("type") == "array" and "maxItems" not in node)
-        or (node.get("type") == "string" and not {"maxLength", "enum", "pattern"} & set(node) and not path.endswith("[]"))
+        or (
+            node.get("type") == "string"
+            and not {"maxLength", "enum", "pattern"} & set(node)
+            and not path.endswith("[]")
+        )
     ]
     assert loose == []
 
@@ -123,9 +132,13 @@ def test_a_bad_spec_is_refused_by_name(change: dict[str, Any], field: str) -> No
 
 
 VALIDATOR = OAS30Validator(structural(Spec))
-SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-5, 5000), st.floats(-3, 3), st.sampled_from(["1", "Auto", "", "x"]))
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(-5, 5000), st.floats(-3, 3), st.sampled_from(["1", "Auto", "", "x"])
+)
 LEAVES = [
-    path.strip(".").split(".") for path, node in walk(structural(Spec)) if "properties" not in node and "[]" not in path and path
+    path.strip(".").split(".")
+    for path, node in walk(structural(Spec))
+    if "properties" not in node and "[]" not in path and path
 ]
 
 
@@ -163,9 +176,16 @@ def test_canonical_text_comes_back_equal(edits: list[tuple[list[str], Any]]) -> 
     [
         pytest.param({"prompt": {"system": "Be brief."}}, "prompt.system", FieldClass.LIVE, id="prompt"),
         pytest.param({"retrieval": {"topK": 3}}, "retrieval.topK", FieldClass.LIVE, id="top-k"),
-        pytest.param({"engine": {"blockSizeTokens": 32}}, "engine.blockSizeTokens", FieldClass.RESTART, id="block-size"),
+        pytest.param(
+            {"engine": {"blockSizeTokens": 64}}, "engine.blockSizeTokens", FieldClass.RESTART, id="block-size"
+        ),
         pytest.param({"replicas": 2}, "replicas", FieldClass.POLICY, id="replicas"),
-        pytest.param({"corpus": {"chunking": {"maxTokens": 100}}}, "corpus.chunking.maxTokens", FieldClass.RELOAD, id="chunk"),
+        pytest.param(
+            {"corpus": {"chunking": {"maxTokens": 100}}},
+            "corpus.chunking.maxTokens",
+            FieldClass.RELOAD,
+            id="chunk",
+        ),
         pytest.param({"paused": True}, "paused", FieldClass.POLICY, id="paused"),
     ],
 )

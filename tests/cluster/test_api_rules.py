@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from spec_examples import MINIMAL, at, merged
-from tailhold.target import CommandFailed, Target
+
+from tailhold.target import CommandError, Target
 from tailhold_api import names
 from tailhold_api.crd import custom_resource_definition
 from tailhold_api.fields import Model, Rule
@@ -71,7 +72,7 @@ def test_a_rule_takes_its_accepted_example(api: Target, path: tuple[str, ...], r
 
 @pytest.mark.parametrize(("path", "rule"), RULES)
 def test_a_rule_refuses_its_refused_example(api: Target, path: tuple[str, ...], rule: Rule) -> None:
-    with pytest.raises(CommandFailed) as refusal:
+    with pytest.raises(CommandError) as refusal:
         dry_run(api, placed(path, rule.refused))
     assert rule.message in str(refusal.value)
 
@@ -90,7 +91,7 @@ def test_a_rule_refuses_its_refused_example(api: Target, path: tuple[str, ...], 
     ],
 )
 def test_a_mistake_is_refused_by_field(api: Target, change: dict[str, Any], words: str) -> None:
-    with pytest.raises(CommandFailed) as refusal:
+    with pytest.raises(CommandError) as refusal:
         dry_run(api, merged(MINIMAL, change))
     assert words in str(refusal.value)
 
@@ -101,7 +102,12 @@ def test_every_field_is_explained(api: Target) -> None:
         assert "<no description>" not in api.kubectl("explain", f"ragpipeline.{path}")
     listed = api.kubectl("explain", "ragpipeline.spec", "--recursive")
     assert all(field in listed for field in ("blockSizeTokens", "topK", "sharedMemoryMebibytes"))
-    for field in ("engine.blockSizeTokens", "retrieval.topK", "corpus.sources.pvc.claimName", "placement.gpu.count"):
+    for field in (
+        "engine.blockSizeTokens",
+        "retrieval.topK",
+        "corpus.sources.pvc.claimName",
+        "placement.gpu.count",
+    ):
         assert "<no description>" not in api.kubectl("explain", f"ragpipeline.spec.{field}")
 
 

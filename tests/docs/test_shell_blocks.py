@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from tailhold.target import Target
 from tailhold_api.generate import ROOT
 

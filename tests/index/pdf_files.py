@@ -8,12 +8,12 @@ def pdf(lines: list[str], *, title: str = "", encrypted: bool = False) -> bytes:
     objects = [
         "<< /Type /Catalog /Pages 2 0 R >>",
         "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
-        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R"
-        " /Resources << /Font << /F1 5 0 R >> >> >>",
+        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R /Resources 8 0 R >>",
         f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream",
         "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
         f"<< /Title ({title}) >>",
         f"<< /Filter /Standard /V 1 /R 2 /O <{'41' * 32}> /U <{'42' * 32}> /P -4 >>",
+        "<< /Font << /F1 5 0 R >> >>",
     ]
     data, offsets = b"%PDF-1.4\n", []
     for number, body in enumerate(objects, 1):
@@ -23,6 +23,7 @@ def pdf(lines: list[str], *, title: str = "", encrypted: bool = False) -> bytes:
     locked = f" /Encrypt 7 0 R /ID [<{'43' * 16}><{'43' * 16}>]" if encrypted else ""
     trailer = (
         f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}"
-        f"trailer\n<< /Size {len(objects) + 1} /Root 1 0 R /Info 6 0 R{locked} >>\nstartxref\n{len(data)}\n%%EOF\n"
+        f"trailer\n<< /Size {len(objects) + 1} /Root 1 0 R /Info 6 0 R{locked} >>\n"
+        f"startxref\n{len(data)}\n%%EOF\n"
     )
     return data + trailer.encode()

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
+
 from tailhold_api.sources import Metric
 from tailhold_server.adapters.flat import FlatSearcher
 

@@ -3,6 +3,7 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tailhold_server.ingest.extract import extract
 from tailhold_server.ingest.pages import read_html
 from tailhold_server.ingest.report import UnreadableError, Why
@@ -26,7 +27,8 @@ def test_c94_blocks_are_apart_and_inline_elements_are_not() -> None:
 def test_c94_what_frames_the_page_is_left_out() -> None:
     _, text = read_html(
         "<html><head><title>T</title><style>p{}</style></head><body><header>Logo</header>"
-        "<ul class='docnav'><li>Prev</li></ul><div role='navigation'>Menu</div><main><header><h1>Rota</h1></header>"
+        "<ul class='docnav'><li>Prev</li></ul><div role='navigation'>Menu</div>"
+        "<main><header><h1>Rota</h1></header>"
         "<p>Ann is on duty.</p><script>var a</script></main><footer>Imprint</footer></body></html>"
     )
     assert text == "# Rota\n\nAnn is on duty."

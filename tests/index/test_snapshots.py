@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from tailhold_api.codec import dump, load
 from tailhold_api.sources import IndexKind, Metric
 from tailhold_server.snapshots import (
@@ -280,6 +281,16 @@ def test_the_newest_and_the_pinned_are_kept(tmp_path: Path) -> None:
     gone = keep_snapshots(tmp_path, 2, pinned=[written[1]])
     assert sorted(gone) == sorted(written[2:4])
     assert list(newest(tmp_path)) == [written[5], written[4], written[1], written[0]]
+
+
+def test_what_a_killed_build_left_is_cleared_after_a_day(tmp_path: Path) -> None:
+    name = write_snapshot(tmp_path, sample())
+    old, new = (tmp_path / "snapshots" / f".part-{age}" for age in ("old", "new"))
+    for folder in (old, new):
+        folder.mkdir()
+    os.utime(old, (0, 0))
+    assert keep_snapshots(tmp_path, 1) == ()
+    assert {path.name for path in (tmp_path / "snapshots").iterdir()} == {name, ".part-new"}
 
 
 def test_one_that_is_written_again_counts_as_the_newest(tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
 from tailhold_api.serving import Embedder
 from tailhold_api.sources import Chunking, ModelSource
 from tailhold_server.adapters.encoder import load_tokenizer
 from tailhold_server.errors import StartError
 from tailhold_server.ingest.split import Chunk, Splitter
-from tokenizers import Tokenizer
 
 ALPHABETS = st.sampled_from(
     ["ab c\n", "員工年假。！ ", "พนักงาน ", "क।ा ", "👩‍👩‍👧 é\u0301", "# `-\n a", "x\u0001\t\u00a0"]
@@ -90,7 +92,7 @@ def test_c86_chunks_cover_the_text_under_the_cap(
 def test_neighbours_overlap(tokenizer: Tokenizer) -> None:
     text = " ".join(f"Sentence number {n} is here." for n in range(300))
     chunks = list(splitter(tokenizer, 100, 30).split("t", text, marked_up=False))
-    assert all(after.start < before.end for before, after in zip(chunks, chunks[1:], strict=False))
+    assert all(after.start < before.end for before, after in pairwise(chunks))
 
 
 def test_a_heading_never_stands_alone(tokenizer: Tokenizer) -> None:

@@ -182,7 +182,6 @@ def _until_ready(server: ApiServer, folder: Path) -> None:
 
 def _install_crd(server: ApiServer) -> None:
     crd = yaml.safe_load(CRD.read_text())
-    _heal(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     with server.client() as client:
         made = client.post(path, json=crd)
@@ -191,21 +190,3 @@ def _install_crd(server: ApiServer) -> None:
         while client.get("/apis/tailhold.dev/v1alpha1/ragpipelines").status_code != httpx.codes.OK:
             assert time.monotonic() < until, "the CRD is not served"
             time.sleep(0.1)
-
-
-def _heal(schema: dict[str, Any]) -> None:
-    """What the API server will not have in the generated CRD, until its generator leaves it out."""
-    schema["properties"].pop("metadata", None)
-    _fill(schema)
-
-
-def _fill(schema: dict[str, Any]) -> None:
-    for each in schema.get("properties", {}).values():
-        _fill(each)
-        if each.get("default") == {} and "properties" in each:
-            known = {
-                name: child["default"] for name, child in each["properties"].items() if "default" in child
-            }
-            each.pop("default")
-            if known:
-                each["default"] = known

@@ -10,7 +10,7 @@ from tailhold_api import names
 from tailhold_operator.kinds import Manifest, Ref
 from tailhold_operator.testing import Killed
 
-OTHER_ENGINE = {"engine": {"blockSizeTokens": 32}}
+OTHER_ENGINE = {"engine": {"blockSizeTokens": 64}}
 
 Life = Callable[[Stage], Iterator[None]]
 

@@ -13,8 +13,8 @@ from tailhold_operator.kinds import Manifest, Ref
 from tailhold_operator.observe import Pod
 from tailhold_operator.testing import Fate
 
-OTHER_ENGINE = {"engine": {"blockSizeTokens": 32}}
-THIRD_ENGINE = {"engine": {"blockSizeTokens": 64}}
+OTHER_ENGINE = {"engine": {"blockSizeTokens": 64}}
+THIRD_ENGINE = {"engine": {"blockSizeTokens": 128}}
 
 
 @pytest.fixture
@@ -98,9 +98,10 @@ def test_paused_changes_nothing_and_says_so(served: Stage) -> None:
 
 def test_what_is_paused_and_has_nothing_to_do_stays_ready(served: Stage) -> None:
     served.put(spec(paused=True))
+    before = len(served.cluster.writes)
     served.settle()
-    served.settle()
-    assert served.condition("Ready")[0] in ("True", "False")
+    assert served.condition("Ready") == ("True", "Reconciled")
+    assert {write.partition(" ")[0] for write in served.cluster.writes[before:]} == {"status"}
 
 
 class TestIndex:
@@ -146,6 +147,17 @@ class TestIndex:
         assert servers <= {pod["metadata"]["uid"] for pod in served.cluster.of_kind("Pod")}
         assert served.status()["stable"]["snapshot"] == "6" * 64
         assert {content.snapshot for content in served.pods.content.values()} == {"6" * 64}
+
+    def test_a_build_is_told_what_it_must_not_delete(self, served: Stage) -> None:
+        """I5: a rollback needs its snapshot."""
+        snapshot = served.status()["stable"]["snapshot"]
+        served.put(spec(), annotations={names.ANNOTATION_REBUILD: "again"})
+        served.step()
+        job = max(served.cluster.of_kind("Job"), key=lambda each: int(each["metadata"]["resourceVersion"]))
+        env = {
+            each["name"]: each["value"] for each in job["spec"]["template"]["spec"]["containers"][0]["env"]
+        }
+        assert env["TAILHOLD_PINNED_SNAPSHOTS"] == snapshot
 
     def test_old_jobs_go_beyond_two(self, served: Stage) -> None:
         for at in range(4):
@@ -421,6 +433,31 @@ class TestRoom:
         assert served.deployments() == {old: 2}
         assert served.condition("RolledOut") == ("False", "StartFailed")
         assert served.condition("Available")[0] == "True"
+
+    def test_room_that_was_made_is_kept_for_the_next_candidate(self, served: Stage) -> None:
+        """C27: B is corrected to C while the old pods are stopped; they are not started in between."""
+        old = served.served()
+        except_for(served, old, Fate(ready=False))
+        served.put(spec(rollout={"strategy": "DrainFirst"}, **OTHER_ENGINE))
+        served.run(seconds=30)
+        assert served.deployments()[old] == 0
+        served.controllers.fate = lambda owner: Fate()
+        served.put(spec(rollout={"strategy": "DrainFirst"}, **THIRD_ENGINE))
+        served.step()
+        assert served.deployments()[old] == 0
+        served.settle()
+        assert served.condition("Ready")[0] == "True"
+
+    def test_the_old_spec_again_brings_drained_pods_back(self, served: Stage) -> None:
+        """C24, C27."""
+        old = served.served()
+        except_for(served, old, Fate(ready=False))
+        served.put(spec(rollout={"strategy": "DrainFirst"}, **OTHER_ENGINE))
+        served.run(seconds=30)
+        served.put(spec(rollout={"strategy": "DrainFirst"}))
+        served.settle()
+        assert served.deployments() == {old: 2}
+        assert served.condition("Ready")[0] == "True"
 
     def test_room_that_never_comes_gives_the_old_pods_back(self, served: Stage) -> None:
         old = served.served()

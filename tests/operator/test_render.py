@@ -15,7 +15,7 @@ from tailhold_api.spec import Spec
 from tailhold_operator.kinds import Manifest
 from tailhold_operator.render import config, front
 from tailhold_operator.render.identity import Identity
-from tailhold_operator.render.index import JobSize, render_job
+from tailhold_operator.render.index import JobMeans, render_job
 from tailhold_operator.render.quantity import mebibytes, millicores
 from tailhold_operator.render.server import render_deployment, render_template
 from tailhold_operator.render.setup import Setup
@@ -38,13 +38,13 @@ def rendered(case: str) -> list[Manifest]:
         else SETUP
     )
     part, build = asked.pod_digest[:SHORT], asked.build_digest[:SHORT]
-    size = JobSize(spec.server.image or setup.image, spec.index.build_memory_mebibytes)
+    means = JobMeans(spec.server.image or setup.image, spec.index.build_memory_mebibytes)
     return [
         front.render_account(identity),
         front.render_service(identity, part),
         front.render_budget(identity),
         config.render_build_config(asked.build, identity),
-        render_job(asked.build, build, identity, setup, size),
+        render_job(asked.build, build, identity, setup, means),
         render_deployment(identity, part, render_template(asked.pod, identity, setup), spec.replicas),
     ]
 

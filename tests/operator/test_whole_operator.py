@@ -223,7 +223,7 @@ def test_it_works_with_the_rights_that_it_says_it_needs_and_uses_them_all(site: 
         quiet = until_quiet(site)
         time.sleep(11)  # two resyncs
         assert site.versions() == quiet
-        site.put(worlds.spec(engine={"blockSizeTokens": 32}))
+        site.put(worlds.spec(engine={"blockSizeTokens": 64}))
         until(lambda: len(site.all("Deployment")) == 1 and site.versions() != quiet)
         refuse_pods(site, 5)
         until(lambda: refused(site) == 3)

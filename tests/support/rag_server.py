@@ -15,6 +15,7 @@ from tailhold_api.sources import IndexKind, Metric, ModelSource, SnapshotStore
 from tailhold_server.app import create_app, create_internal_app
 from tailhold_server.backends import Backend
 from tailhold_server.content import Index
+from tailhold_server.errors import ContentRefusedError
 from tailhold_server.service import Service
 from tailhold_server.settings import ServerSettings
 from tailhold_server.snapshots.contents import Contents, Document, Place
@@ -111,6 +112,7 @@ async def running(
     content: ContentPart | None = None,
     documents: Sequence[StandInDocument] = DOCUMENTS,
     engine: StandInEngine | None = None,
+    encoder: StandInEncoder | None = None,
     settings: ServerSettings | None = None,
     other: Index | None = None,
 ) -> AsyncIterator[Running]:
@@ -120,7 +122,7 @@ async def running(
     engine = engine or StandInEngine(running_limit=pod.engine.max_running_requests)
     indices = {SNAPSHOT: stand_in_index(documents, SNAPSHOT)} | ({OTHER_SNAPSHOT: other} if other else {})
     service = Service(pod, stall_seconds=settings.stall_seconds, comment_seconds=settings.comment_seconds)
-    backend = Backend(StandInEncoder, StandInTokenizer, _opener(indices), engine)
+    backend = Backend(lambda: encoder or StandInEncoder(), StandInTokenizer, _opener(indices), engine)
     started = await start_with(backend, service, content or content_part())
     public = httpx.ASGITransport(create_app(service, settings), raise_app_exceptions=False)
     internal = httpx.ASGITransport(create_internal_app(service, settings), raise_app_exceptions=False)
@@ -136,8 +138,6 @@ async def running(
 
 def _opener(indices: dict[str, Index]) -> Any:
     def opener(snapshot: str) -> Index:
-        from tailhold_server.errors import ContentRefusedError
-
         if snapshot not in indices:
             raise ContentRefusedError(f"no snapshot {snapshot[:10]}")
         return indices[snapshot]

@@ -17,33 +17,39 @@ _CACHE_MEBIBYTES = 8192
 _TRIES = 3
 
 
-class JobSize(NamedTuple):
+PINNED = "TAILHOLD_PINNED_SNAPSHOTS"
+"""Digests, apart by blanks, that a build must not delete: what serves, and what a rollback needs."""
+
+
+class JobMeans(NamedTuple):
     """What a Job is given: nothing of it changes what is built."""
 
     image: str
     memory_mebibytes: int
+    pinned: tuple[str, ...] = ()
+    """Snapshots that stay, whatever their age."""
 
 
-def render_job(part: BuildPart, build: str, identity: Identity, setup: Setup, size: JobSize) -> Manifest:
+def render_job(part: BuildPart, build: str, identity: Identity, setup: Setup, means: JobMeans) -> Manifest:
     """The Job of a build part, by its short digest."""
     labels = {names.LABEL_BUILD: build}
     job = identity.object("Job", identity.child("index", build), names.COMPONENT_INDEX, labels)
     job["spec"] = {
         "backoffLimit": _TRIES,
         "podFailurePolicy": {"rules": _failure_rules()},
-        "template": _template(part, build, identity, setup, size),
+        "template": _template(part, build, identity, setup, means),
     }
     return job
 
 
-def _template(part: BuildPart, build: str, identity: Identity, setup: Setup, size: JobSize) -> Manifest:
+def _template(part: BuildPart, build: str, identity: Identity, setup: Setup, means: JobMeans) -> Manifest:
     volumes, mounts = _volumes(part, build, identity)
     args = ["index", "build", "--build", names.BUILD_PATH, "--progress-port", str(names.INTERNAL_PORT)]
-    container = pod.container(CONTAINER, size.image, setup, args, mounts)
+    container = pod.container(CONTAINER, means.image, setup, args, mounts)
     container |= {
-        "env": pod.environment(identity, setup),
+        "env": [*pod.environment(identity, setup), {"name": PINNED, "value": " ".join(means.pinned)}],
         "ports": [{"name": "internal", "containerPort": names.INTERNAL_PORT, "protocol": "TCP"}],
-        "resources": _resources(size.memory_mebibytes),
+        "resources": _resources(means.memory_mebibytes),
     }
     spec = pod.pod_spec(setup, identity.child(), container, volumes) | {"restartPolicy": "Never"}
     labels = {**identity.labels(names.COMPONENT_INDEX), names.LABEL_BUILD: build}

@@ -42,7 +42,7 @@ def load_encoder(folder: Path, settings: Embedder) -> Encoder:
     if dimension != settings.dimension:
         raise StartError(
             Reason.START_FAILED,
-            f"`embedder.dimension` is {settings.dimension}, the model in {folder} gives {dimension}: set that",
+            f"`embedder.dimension` is {settings.dimension}, the model in {folder} gives {dimension}",
         )
     tokenizer = load_tokenizer(folder)
     tokenizer.enable_truncation(settings.max_tokens)
@@ -169,17 +169,18 @@ def _layout(folder: Path) -> Layout:
     path = folder / "modules.json"
     if not path.is_file():
         return Layout("mean", normalise=True)
-    modules = {entry["type"].rpartition(".")[2]: entry for entry in json.loads(path.read_text())}
+    try:
+        modules = {entry["type"].rpartition(".")[2]: entry["path"] for entry in json.loads(path.read_text())}
+        pooling = _pooling(folder / modules["Pooling"] / "config.json") if "Pooling" in modules else "mean"
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise StartError(Reason.START_FAILED, f"{path} is not sentence-transformers': {error!r}") from error
     unknown = modules.keys() - {"Transformer", "Pooling", "Normalize"}
     if unknown:
         raise StartError(Reason.START_FAILED, f"{path}: modules {sorted(unknown)} are not supported")
-    pooling = folder / modules["Pooling"]["path"] / "config.json" if "Pooling" in modules else None
-    return Layout(_pooling(pooling), normalise="Normalize" in modules)
+    return Layout(pooling, normalise="Normalize" in modules)
 
 
-def _pooling(path: Path | None) -> str:
-    if path is None:
-        return "mean"
+def _pooling(path: Path) -> str:
     settings = json.loads(path.read_text())
     asked = [key for key, value in settings.items() if key.startswith("pooling_mode_") and value is True]
     names = {

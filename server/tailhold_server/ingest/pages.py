@@ -63,6 +63,8 @@ _HEADINGS = {f"h{level}": "#" * level for level in range(1, 7)}
 _CELLS = frozenset({"td", "th"})
 _VERBATIM = frozenset({"pre", "textarea"})
 """Kept as they are, within a fence: a shell's prompt is no heading."""
+_MANY_LINKS = 0.25
+"""Share of a page's words within links above which they are taken for menus."""
 _LOSSLESS = 0.97
 """Share of the words outside links that an article's text must keep, or the page's whole text is taken."""
 _SPACES = re.compile(r"[ \t\r\n\f\v\u00a0]+")
@@ -75,8 +77,8 @@ _PARAGRAPH = "\n\n"
 def read_html(text: str) -> tuple[str, str]:
     """Title and text; nothing raises, however broken the markup.
 
-    The article extractor's text is taken where it leaves out links alone: it knows menus that no tag marks.
-    Otherwise it is all text outside navigation.
+    The text is all that stands outside navigation, headings and lists as in Markdown. A page full of links
+    has the article extractor's, which knows menus without a tag, unless that drops more than links.
     """
     root = _parse(text)
     if root is None:
@@ -85,6 +87,8 @@ def read_html(text: str) -> tuple[str, str]:
         if _is_dropped(element):
             _remove(element)
     title, whole, unlinked = _title(root), _tidy(_walk(root)), _tidy(_walk(root, links=False))
+    if _words(unlinked).total() > _words(whole).total() * (1 - _MANY_LINKS):
+        return title, whole
     article = _article(root)
     return title, article if article is not None and _keeps(article, unlinked) else whole
 
@@ -176,9 +180,12 @@ def _article(root: Any) -> str | None:
 
 
 def _keeps(article: str, body: str) -> bool:
-    wanted = Counter(re.findall(r"\w+", body))
-    lost = (wanted - Counter(re.findall(r"\w+", article))).total()
-    return lost <= wanted.total() * (1 - _LOSSLESS)
+    wanted = _words(body)
+    return (wanted - _words(article)).total() <= wanted.total() * (1 - _LOSSLESS)
+
+
+def _words(text: str) -> Counter[str]:
+    return Counter(re.findall(r"\w+", text))
 
 
 def _title(root: Any) -> str:

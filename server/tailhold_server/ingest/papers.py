@@ -5,8 +5,11 @@ from typing import Any
 
 from tailhold_server.ingest.report import UnreadableError, Why
 
-_HYPHEN = re.compile(r"(?<=[^\W\d_])[-\u00ad\u2010\ufffe]\r?\n(?=[^\W\d_])(?![A-Z])")
-"""A word broken over two lines; pdfium gives the mark of a soft break as U+FFFE."""
+_BROKEN_WORD = re.compile(
+    r"(?<=[^\W\d_])(?:[-\u00ad\u2010]\r?\n|[\x02\ufffe](?:\r?\n)?)(?=[^\W\d_])(?![A-Z])"
+)
+"""A word broken over two lines. Where pdfium knows a line's last hyphen, it gives U+0002 or U+FFFE for it."""
+_OTHER_HYPHEN = re.compile("[\x02\ufffe]")
 _PASSWORD = 4
 """pdfium's FPDF_ERR_PASSWORD."""
 
@@ -28,7 +31,8 @@ def read_pdf(data: bytes) -> tuple[str, str]:
 
 def join_lines(text: str) -> str:
     """Words that a line's end broke become whole, and lines end in one way."""
-    return _HYPHEN.sub("", text).replace("\r\n", "\n").replace("\r", "\n").replace("\ufffe", "-")
+    whole = _OTHER_HYPHEN.sub("-", _BROKEN_WORD.sub("", text))
+    return whole.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _page(paper: Any, number: int) -> str:

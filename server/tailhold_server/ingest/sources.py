@@ -1,7 +1,7 @@
 """The files of a corpus source: found, matched against its globs, read within limits."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -13,6 +13,9 @@ from tailhold_server.ingest.report import DocumentFailure, UnreadableError, Why,
 
 FILE_BYTES = 64 << 20
 """A longer file is refused: a book in plain text has two MiB."""
+
+_SKIPPED = frozenset({"lost+found"})
+"""The file system's own. Folders that begin with two dots are a mounted ConfigMap's versions."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +37,12 @@ def is_wanted(path: str, include: Sequence[str], exclude: Sequence[str]) -> bool
     )
 
 
-def read_source(source: CorpusSource, claims: Path, config_maps: Path) -> Iterator[Found | DocumentFailure]:
+def read_source(
+    source: CorpusSource, claims: Path, config_maps: Path, file_bytes: int = FILE_BYTES
+) -> Iterator[Found | DocumentFailure]:
     """Each wanted file in the order of its path, or why it cannot be read. Never raises for what it finds."""
     try:
-        for path, data in _files(source, claims, config_maps):
+        for path, data in _files(source, claims, config_maps, file_bytes):
             name = f"{source.name}/{path}"
             if isinstance(data, UnreadableError):
                 yield failure(name, data.reason, data.detail)
@@ -49,22 +54,28 @@ def read_source(source: CorpusSource, claims: Path, config_maps: Path) -> Iterat
 
 
 def _files(
-    source: CorpusSource, claims: Path, config_maps: Path
+    source: CorpusSource, claims: Path, config_maps: Path, file_bytes: int
 ) -> Iterator[tuple[str, bytes | UnreadableError]]:
     def wanted(path: str) -> bool:
         return is_wanted(path, source.include, source.exclude)
 
     if source.archive is not None:
-        yield from open_archive(source.archive, wanted, FILE_BYTES)
+        yield from open_archive(source.archive, wanted, file_bytes)
         return
     root = (
         _claim_folder(source.pvc, claims)
         if source.pvc
         else config_maps / str(source.config_map and source.config_map.name)
     )
-    for path in sorted(_walk(root)):
+    closed: list[OSError] = []
+    for path in sorted(_walk(root, closed.append)):
         if wanted(path):
-            yield path, _read(root, path)
+            yield path, _read(root, path, file_bytes)
+    for error in closed:
+        yield (
+            Path(error.filename).relative_to(root).as_posix(),
+            UnreadableError(Why.UNREADABLE, str(error.strerror)),
+        )
 
 
 def _claim_folder(folder: ClaimFolder, claims: Path) -> Path:
@@ -75,25 +86,24 @@ def _claim_folder(folder: ClaimFolder, claims: Path) -> Path:
     return root
 
 
-def _walk(root: Path) -> Iterator[str]:
+def _walk(root: Path, closed: Callable[[OSError], None]) -> Iterator[str]:
     if not root.is_dir():
         raise UnreadableError(Why.UNREADABLE, f"{root} is no folder")
-    for folder, folders, files in os.walk(root):
-        # A mounted ConfigMap keeps its versions in `..data` and the like.
-        folders[:] = [name for name in folders if not name.startswith("..")]
+    for folder, folders, files in os.walk(root, onerror=closed):
+        folders[:] = [name for name in folders if not name.startswith("..") and name not in _SKIPPED]
         for name in files:
             yield (Path(folder) / name).relative_to(root).as_posix()
 
 
-def _read(root: Path, path: str) -> bytes | UnreadableError:
+def _read(root: Path, path: str, file_bytes: int) -> bytes | UnreadableError:
     real = (root / path).resolve()
     if not real.is_relative_to(root.resolve()):
         return UnreadableError(Why.UNSAFE_PATH)
     try:
         if not real.is_file():
             return UnreadableError(Why.UNREADABLE, "no plain file")
-        if (size := real.stat().st_size) > FILE_BYTES:
-            return UnreadableError(Why.TOO_LARGE, f"{size} bytes of at most {FILE_BYTES}")
+        if (size := real.stat().st_size) > file_bytes:
+            return UnreadableError(Why.TOO_LARGE, f"{size} bytes of at most {file_bytes}")
         return real.read_bytes()
     except OSError as error:
         return UnreadableError(Why.UNREADABLE, str(error.strerror))

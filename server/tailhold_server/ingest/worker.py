@@ -34,7 +34,7 @@ class Reader:
     """Extracts documents one after another, each within its time. Used as a context manager."""
 
     def __init__(self, document_seconds: float = DOCUMENT_SECONDS) -> None:
-        self._document_seconds = document_seconds
+        self.document_seconds = document_seconds
         self._child: tuple[subprocess.Popen[bytes], Connection] | None = None
 
     def __enter__(self) -> "Reader":
@@ -47,14 +47,14 @@ class Reader:
 
     def read(self, path: str, data: bytes) -> Extracted:
         """Title and text. Raises UnreadableError."""
-        allowed = self._document_seconds + (0 if self._child else _FIRST_SECONDS)
+        allowed = self.document_seconds + (0 if self._child else _FIRST_SECONDS)
         _, pipe = self._child = self._child or _start()
         try:
             pipe.send_bytes(_Task(path=path).model_dump_json().encode())
             pipe.send_bytes(data)
             if not pipe.poll(allowed):
                 self._end()
-                raise UnreadableError(Why.TOO_SLOW, f"{self._document_seconds:.0f} s")
+                raise UnreadableError(Why.TOO_SLOW, f"{self.document_seconds:.0f} s")
             answer = _Answer.model_validate_json(pipe.recv_bytes())
         except (EOFError, OSError) as error:
             code = self._end()

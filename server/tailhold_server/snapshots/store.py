@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ SNAPSHOTS = "snapshots"
 PINS = "pins"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _ASIDE = ".part-"
+_LEFT_SECONDS = 86400
 
 
 def snapshot_folder(store: Path, name: str) -> Path:
@@ -69,6 +71,8 @@ def keep_snapshots(store: Path, keep: int, pinned: Iterable[str] = ()) -> tuple[
     spent = tuple(name for name in list(newest(store))[keep:] if name not in held)
     for name in spent:
         _delete(snapshot_folder(store, name))
+    for left in _left_over(store):
+        shutil.rmtree(left, ignore_errors=True)
     return spent
 
 
@@ -113,6 +117,13 @@ def _delete(folder: Path) -> None:
     aside = folder.with_name(f"{_ASIDE}{folder.name}")
     folder.rename(aside)
     shutil.rmtree(aside)
+
+
+def _left_over(store: Path) -> Iterator[Path]:
+    # A build that was killed leaves its folder; one that runs may share the volume: it takes under a day.
+    for path in (store / SNAPSHOTS).glob(f"{_ASIDE}*"):
+        if time.time() - path.stat().st_mtime > _LEFT_SECONDS:
+            yield path
 
 
 def _pins(store: Path) -> Iterator[str]:

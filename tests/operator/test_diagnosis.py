@@ -1,0 +1,138 @@
+"""From what scheduler, kubelet and pods say to one reason."""
+
+from typing import Any
+
+import pytest
+
+from tailhold_operator.diagnosis import diagnose, lacks_room
+from tailhold_operator.indexing import assess, surplus
+from tailhold_operator.observe import Deployment, Job, Report, read_deployment, read_pod
+
+GPU = "nvidia.com/gpu"
+
+
+def pod(status: dict[str, Any], **labels: str) -> Any:
+    return read_pod(
+        {"metadata": {"name": "a", "labels": labels}, "spec": {"nodeName": "n1"}, "status": status}
+    )
+
+
+def container(
+    state: dict[str, Any] | None = None, last: dict[str, Any] | None = None, restarts: int = 0
+) -> dict[str, Any]:
+    found = {"restartCount": restarts, "state": state or {"running": {}}}
+    if last:
+        found["lastState"] = {"terminated": last}
+    return {"phase": "Running", "containerStatuses": [found]}
+
+
+def unschedulable(words: str) -> dict[str, Any]:
+    reason = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
+    return {"phase": "Pending", "conditions": [reason]}
+
+
+LOOP = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
+PULL = {"waiting": {"reason": "ImagePullBackOff", "message": "manifest unknown"}}
+MISSING = {"exitCode": 2, "message": '{"reason": "ModelNotFound", "message": "/models/x is not there"}'}
+KILLED = {"exitCode": 137, "reason": "OOMKilled", "message": ""}
+CASES = {
+    "nothing is known yet": ({}, "WaitingForPods", ""),
+    "the model is not there": (container(LOOP, MISSING), "ModelNotFound", "/models/x is not there"),
+    "again and again": (container(LOOP, KILLED, 5), "CrashLoop", "OOMKilled"),
+    "once": (container(last=KILLED, restarts=1), "StartFailed", "137"),
+    "an unknown reason": (container(LOOP, {"exitCode": 2, "message": "{}"}), "StartFailed", "exit code 2"),
+    "garbage in the log": (
+        container(LOOP, {"exitCode": 1, "message": "Traceback"}),
+        "CrashLoop",
+        "Traceback",
+    ),
+    "no image": (container(PULL), "WaitingForPods", "manifest unknown"),
+    "no GPU": (unschedulable("1 Insufficient nvidia.com/gpu."), "InsufficientGPU", "Insufficient"),
+    "C125 a taint": (
+        unschedulable("1 node(s) had untolerated taint {sku: gpu}."),
+        "Unschedulable",
+        "{sku: gpu}",
+    ),
+    "C21 not admitted": (
+        {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no device"},
+        "PodRefused",
+        "UnexpectedAdmissionError: no device",
+    ),
+    "running": (container(), "LoadingModel", "starting"),
+}
+
+
+@pytest.mark.parametrize(("status", "reason", "words"), CASES.values(), ids=CASES)
+def test_one_reason_is_given(status: dict[str, Any], reason: str, words: str) -> None:
+    found = diagnose([pod(status)], None, {}, GPU)
+    assert found.reason == reason
+    assert words in found.message
+    assert not found.holds
+
+
+def test_a_runtime_class_that_is_not_there_is_said_though_no_pod_exists() -> None:
+    """C123."""
+    words = 'pods "x" is forbidden: RuntimeClass "nvidia" not found'
+    failure = {"type": "ReplicaFailure", "status": "True", "message": words}
+    deployment: Deployment = read_deployment(
+        {
+            "metadata": {"name": "a", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"replicas": 1},
+            "status": {"conditions": [failure]},
+        }
+    )
+    found = diagnose([], deployment, {}, GPU)
+    assert (found.reason, found.message, found.stalled) == ("PodRefused", words, True)
+
+
+def test_a_pod_tells_its_phase() -> None:
+    found = diagnose([pod(container())], None, {"a": Report("", "", "", phase="weights")}, GPU)
+    assert "weights" in found.message
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        pytest.param("0/1 nodes are available: 1 Insufficient cpu.", True, id="full"),
+        pytest.param("0/1 nodes are available: 1 Too many pods.", True, id="too many"),
+        pytest.param("1 node(s) didn't match Pod's node affinity/selector.", False, id="no node fits"),
+    ],
+)
+def test_room_is_made_only_where_room_would_help(words: str, expected: bool) -> None:
+    assert lacks_room(pod(unschedulable(words))) is expected
+
+
+def job(build: str, created: str = "1", complete: bool = False, failed: bool = False) -> Job:
+    return Job(build, created, complete, failed, "backoff limit")
+
+
+BUILD = "b" * 64
+SHORT = BUILD[:10]
+
+
+def test_a_failed_build_without_a_pod_still_says_something() -> None:
+    found = assess(BUILD, None, [job(SHORT, failed=True)], [], None)
+    assert (found.finding.reason, found.finding.message) == ("IndexBuildFailed", "backoff limit")
+    assert found.finding.stalled
+
+
+def test_an_attempt_that_failed_is_named_while_the_next_one_runs() -> None:
+    ended = container({"terminated": KILLED}) | {"phase": "Failed"}
+    label = {"tailhold.dev/index-build": SHORT}
+    pods = [pod(ended, **label), pod(container(), **label)]
+    found = assess(
+        BUILD, None, [job(SHORT)], pods, {"step": "embed", "done": 5, "total": 9, "unit": "chunks"}
+    )
+    assert found.finding.message == "embed: 5 of 9 chunks; attempt 2, the last one ended: OOMKilled"
+
+
+def test_progress_that_makes_no_sense_is_left_out() -> None:
+    assert assess(BUILD, None, [job(SHORT)], [], {"step": 5}).progress is None
+
+
+def test_the_newest_two_jobs_stay_and_the_one_that_is_asked_for_always() -> None:
+    jobs = [job("a", "1"), job("b", "2"), job("c", "3")]
+    assert surplus(jobs, "c") == {"a"}
+    assert surplus(jobs, "a") == {"b"}
+    assert surplus(jobs, "x") == {"a"}
+    assert surplus([], "x") == frozenset()

@@ -1,0 +1,128 @@
+"""What pods are asked, what they may answer, and the token that goes with it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+from joserfc.jwk import OKPKey
+
+from tailhold_api.parts import ContentPart
+from tailhold_operator.observe import Pod, Report, read_pod
+from tailhold_operator.pods import Answer, Declined, HttpPods, Taken, Unanswered
+from tailhold_operator.testing import FakeClock, FakeCluster
+from tailhold_operator.tokens import Signer, read_signer
+from tailhold_server.authority import Authority, NotAllowedError
+
+CONTENT = ContentPart(snapshot="5" * 64)
+POD = replace(read_pod({"metadata": {"name": "a"}}), ip="10.0.0.1")
+
+
+def pods(handler: object) -> HttpPods:
+    client = httpx.AsyncClient(transport=httpx.MockTransport(handler))  # type: ignore[arg-type]
+    return HttpPods(client, lambda audience: f"token for {audience}")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "expected"),
+    [
+        pytest.param(200, {"contentDigest": "x"}, Taken(), id="taken"),
+        pytest.param(
+            422, {"error": {"message": "no such template"}}, Declined("no such template"), id="refused"
+        ),
+        pytest.param(400, {}, Declined("status 400"), id="refused without words"),
+        pytest.param(
+            401, {"error": {"message": "expired"}}, Unanswered("expired"), id="a key that is not there yet"
+        ),
+        pytest.param(503, {"error": {"message": "loading"}}, Unanswered("loading"), id="busy"),
+    ],
+)
+async def test_what_a_pod_says_to_new_content(status: int, body: object, expected: Answer) -> None:
+    asked: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(status, json=body)
+
+    assert await pods(answer).push(POD, CONTENT, "team/handbook") == expected
+    assert asked[0].headers["authorization"] == "Bearer token for team/handbook"
+    assert str(asked[0].url) == "http://10.0.0.1:8001/internal/content"
+
+
+async def test_a_pod_that_cannot_be_reached_is_no_refusal() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectTimeout("too long")
+
+    silent = pods(answer)
+    assert isinstance(await silent.push(POD, CONTENT, "a/b"), Unanswered)
+    assert await silent.report(POD) is None
+    assert await silent.progress(POD) is None
+    assert await silent.buckets(POD) == {}
+
+
+async def test_a_report_is_read_and_nonsense_is_none() -> None:
+    told = {
+        "podDigest": "p",
+        "contentDigest": "c",
+        "snapshot": "s",
+        "phase": "serving",
+        "phases": {"load": 1.6},
+    }
+    assert await pods(lambda _: httpx.Response(200, json=told)).report(POD) == Report(
+        "p", "c", "s", "serving", {"load": 2}
+    )
+    assert await pods(lambda _: httpx.Response(200, json={})).report(POD) == Report("", "", "")
+    assert await pods(lambda _: httpx.Response(200, text="<html>")).report(POD) is None
+    assert await pods(lambda _: httpx.Response(500, json=told)).report(POD) is None
+
+
+async def test_an_address_of_version_six_is_bracketed() -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(str(request.url))
+        return httpx.Response(200, json={})
+
+    six: Pod = replace(POD, ip="fd00::1")
+    await pods(answer).report(six)
+    assert asked == ["http://[fd00::1]:8001/v1/tuning"]
+
+
+class TestTokens:
+    NOW = 1_800_000_000
+
+    @pytest.fixture
+    def key(self) -> OKPKey:
+        return OKPKey.generate_key("Ed25519", private=True)
+
+    def authority(self, key: OKPKey, folder: Path, audience: str, now: float) -> Authority:
+        path = folder / "operator.pub.json"
+        path.write_text(Signer(key).public_key)
+        return Authority(path, audience, lambda: now)
+
+    def test_a_server_takes_it_for_a_minute(self, key: OKPKey, tmp_path: Path) -> None:
+        token = Signer(key, lambda: self.NOW).token("team/handbook")
+        self.authority(key, tmp_path, "team/handbook", self.NOW + 30).check(f"Bearer {token}")
+        with pytest.raises(NotAllowedError):
+            self.authority(key, tmp_path, "team/handbook", self.NOW + 90).check(f"Bearer {token}")
+
+    def test_a_token_is_for_one_pipeline_alone(self, key: OKPKey, tmp_path: Path) -> None:
+        token = Signer(key, lambda: self.NOW).token("team/handbook")
+        with pytest.raises(NotAllowedError):
+            self.authority(key, tmp_path, "team/other", self.NOW).check(f"Bearer {token}")
+
+    def test_another_key_does_not_sign(self, key: OKPKey, tmp_path: Path) -> None:
+        other = OKPKey.generate_key("Ed25519", private=True)
+        token = Signer(other, lambda: self.NOW).token("team/handbook")
+        with pytest.raises(NotAllowedError):
+            self.authority(key, tmp_path, "team/handbook", self.NOW).check(f"Bearer {token}")
+
+    def test_the_public_half_holds_no_private_one(self, key: OKPKey) -> None:
+        assert '"d"' not in Signer(key).public_key
+
+    async def test_the_key_outlives_the_operator(self) -> None:
+        cluster = FakeCluster(FakeClock())
+        first = await read_signer(cluster, "home", "tailhold")
+        second = await read_signer(cluster, "home", "tailhold")
+        assert first.public_key == second.public_key
+        assert len(cluster.writes) == 1

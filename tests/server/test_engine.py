@@ -1,0 +1,271 @@
+"""The whole path with the real vLLM, the real embedder and an index built by `serve` itself."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from joserfc import jwt
+from joserfc.jwk import OKPKey
+from openai import OpenAI
+from program_process import ServerProcess, free_port, termination
+
+from tailhold.demo import EMBEDDER, GENERATOR, ensure_models
+from tailhold.serve import cache_folder
+
+pytestmark = pytest.mark.engine
+
+NOTES = {
+    "apt.md": "# Packages\n\nAPT manages packages. The command `apt install vim` installs the editor vim.\n",
+    "hours.md": "# Office hours\n\nThe office closes at 18:00 and opens at eight.\n",
+    "badges.md": "# Badges\n\nBadges of visitors are renewed in May, at the reception.\n",
+    "network.md": "# Network\n\nThe wireless network is called Heron and has no password.\n",
+}
+
+SPEC: dict[str, Any] = {
+    "generator": {"model": {"pvc": {"claimName": "models", "path": GENERATOR}}},
+    "embedder": {"model": {"pvc": {"claimName": "models", "path": EMBEDDER}}, "dimension": 384},
+    "index": {"store": {"claimName": "snapshots"}},
+    "corpus": {"sources": [{"name": "notes", "configMap": {"name": "notes"}}]},
+    "retrieval": {"topK": 3},
+    "engine": {"enforceEager": True, "kvCacheMebibytes": 256, "maxModelTokens": 1056, "blockSizeTokens": 32},
+    "placement": {"gpu": {"count": 0}, "cpu": {"cores": 2}},
+    "server": {"drainSeconds": 5},
+}
+
+_SERVE = (
+    "import sys; from pathlib import Path; from tailhold.serve import serve; a = sys.argv[1:]\n"
+    "if __name__ == '__main__': sys.exit(serve(Path(a[0]), None, None, '127.0.0.1', int(a[1]), int(a[2])))"
+)
+
+
+@pytest.fixture(scope="session")
+def key() -> OKPKey:
+    """The operator's."""
+    return OKPKey.generate_key("Ed25519")
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory, key: OKPKey) -> Iterator[ServerProcess]:
+    """`tailhold serve` of a manifest, for all tests here; the last of them kills its engine."""
+    folder = tmp_path_factory.mktemp("engine")
+    claims, maps = folder / "claims", folder / "configmaps" / "notes"
+    claims.mkdir()
+    maps.mkdir(parents=True)
+    (claims / "models").symlink_to(ensure_models(cache_folder())[0].parent)
+    for name, text in NOTES.items():
+        (maps / name).write_text(text)
+    (folder / "key.json").write_text(json.dumps(key.as_dict(private=False)))
+    document = {"apiVersion": "tailhold.dev/v1alpha1", "kind": "RagPipeline", "metadata": {"name": "notes"}}
+    (folder / "pipeline.yaml").write_text(yaml.safe_dump({**document, "spec": SPEC}))
+    (folder / "termination-log").touch()
+    program = _start(folder)
+    try:
+        program.wait_until(lambda: program.status("/readyz") == 200 or _ended(program), 600)
+        yield program
+    finally:
+        if program.process.poll() is None:
+            program.process.terminate()
+            program.process.wait(30)
+
+
+def _start(folder: Path) -> ServerProcess:
+    port, internal = free_port(), free_port()
+    environment = {
+        "TAILHOLD_CLAIMS": str(folder / "claims"),
+        "TAILHOLD_CONFIG_MAPS": str(folder / "configmaps"),
+        "TAILHOLD_PUBLIC_KEY": str(folder / "key.json"),
+        "TAILHOLD_PIPELINE": "team/notes",
+        "TAILHOLD_TERMINATION_LOG": str(folder / "termination-log"),
+        "PYTHONPATH": os.pathsep.join(each for each in sys.path if each),
+    }
+    with (folder / "log").open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _SERVE, str(folder / "pipeline.yaml"), str(port), str(internal)],
+            env={**os.environ, **environment},
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+    return ServerProcess(process, port, internal, folder / "log", folder / "termination-log")
+
+
+def _ended(program: ServerProcess) -> bool:
+    assert program.process.poll() is None, program.log.read_text()[-3000:]
+    return False
+
+
+@pytest.fixture
+def client(server: ServerProcess) -> OpenAI:
+    """OpenAI's own client, unmodified."""
+    return OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=120)
+
+
+def said(question: str) -> Any:
+    """One user message."""
+    return [{"role": "user", "content": question}]
+
+
+@pytest.mark.parametrize(
+    ("question", "document"),
+    [
+        ("How do I install an editor with apt?", "apt.md"),
+        ("When does the office close?", "hours.md"),
+        ("What is the wireless network called?", "network.md"),
+    ],
+)
+def test_the_best_source_is_the_document_that_knows(client: OpenAI, question: str, document: str) -> None:
+    answer = client.chat.completions.create(
+        model="notes", messages=said(question), max_tokens=24, temperature=0
+    )
+    extra = answer.model_extra or {}
+    sources = extra["tailhold"]["sources"]
+    assert sources[0]["document"] == document
+    assert [each["number"] for each in sources] == [1, 2, 3]
+    assert answer.choices[0].message.content
+    assert answer.usage is not None
+    assert answer.usage.prompt_tokens > extra["tailhold"]["context"]["tokens"] > 0
+
+
+@pytest.mark.parametrize(
+    "question", ["When does the office close?", "Repeat exactly: \U0001f680\u4f60\u597d\u00e9"]
+)
+def test_joined_deltas_are_the_whole_answer(client: OpenAI, question: str) -> None:
+    """C71."""
+    fields: Any = {
+        "model": "notes",
+        "messages": said(question),
+        "max_tokens": 40,
+        "temperature": 0,
+        "seed": 7,
+    }
+    whole = client.chat.completions.create(**fields).choices[0].message.content
+    chunks = list(client.chat.completions.create(**fields, stream=True))
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == whole
+    assert "\ufffd" not in (whole or "")
+
+
+def test_a_stop_string_ends_the_answer_and_is_not_in_it(client: OpenAI) -> None:
+    fields: Any = {"model": "notes", "messages": said("When does the office close?"), "temperature": 0}
+    whole = client.chat.completions.create(**fields, max_tokens=40).choices[0].message.content or ""
+    stop = whole.split()[2]
+    cut = client.chat.completions.create(**fields, max_tokens=40, stop=[stop]).choices[0]
+    assert cut.message.content == whole.partition(stop)[0]
+    assert cut.finish_reason == "stop"
+
+
+def test_an_answer_is_cut_where_the_window_ends(client: OpenAI) -> None:
+    """C60, C74."""
+    answer = client.chat.completions.create(
+        model="notes", messages=said("word " * 940 + "why?"), max_tokens=100_000, temperature=0
+    )
+    assert answer.choices[0].finish_reason in ("length", "stop")
+    assert answer.usage is not None
+    assert answer.usage.total_tokens <= 1056
+
+
+def test_streams_run_beside_each_other(client: OpenAI) -> None:
+    def ask(number: int) -> str:
+        stream = client.chat.completions.create(
+            model="notes", messages=said(f"Question {number}: what is apt?"), max_tokens=16, stream=True
+        )
+        return [chunk.choices[0].finish_reason for chunk in stream][-1] or ""
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(ask, range(4))) <= {"length", "stop"}
+
+
+def test_like_prompts_share_their_beginning(client: OpenAI) -> None:
+    answers = [
+        client.chat.completions.create(model="notes", messages=said("Is there a password?"), max_tokens=2)
+        for _ in range(2)
+    ]
+    details = [answer.usage.prompt_tokens_details for answer in answers if answer.usage]
+    assert details[1] is not None
+    assert (details[1].cached_tokens or 0) >= 64
+
+
+def test_a_client_that_leaves_ends_the_engines_work(server: ServerProcess, client: OpenAI) -> None:
+    """C59."""
+    stream = client.chat.completions.create(
+        model="notes", messages=said("Write a long story."), max_tokens=700, stream=True, temperature=1
+    )
+    next(iter(stream))
+    server.wait_until(lambda: vllm_running(server) == 1, 20)
+    stream.close()
+    server.wait_until(lambda: vllm_running(server) == 0, 3)
+
+
+def vllm_running(server: ServerProcess) -> float:
+    """Requests in the engine, as vLLM itself says."""
+    text = httpx.get(f"{server.internal_url}/metrics", trust_env=False).text
+    lines = [line for line in text.splitlines() if line.startswith("vllm:num_requests_running")]
+    return float(lines[0].rpartition(" ")[2])
+
+
+def test_new_content_is_taken_while_an_answer_runs(
+    server: ServerProcess, client: OpenAI, key: OKPKey
+) -> None:
+    tuning = httpx.get(f"{server.internal_url}/v1/tuning", trust_env=False).json()
+    content = tuning["content"] | {"retrieval": {"topK": 1}}
+    token = jwt.encode(
+        {"alg": "Ed25519"}, {"aud": "team/notes", "exp": int(time.time()) + 60}, key, algorithms=["Ed25519"]
+    )
+    running = client.chat.completions.create(
+        model="notes", messages=said("Tell me of badges."), max_tokens=60, stream=True
+    )
+    first = next(iter(running))
+    taken = httpx.put(
+        f"{server.internal_url}/internal/content",
+        json=content,
+        headers={"authorization": f"Bearer {token}"},
+        trust_env=False,
+        timeout=30,
+    )
+    assert taken.status_code == 200, taken.text
+    last = list(running)[-1]
+    after = client.chat.completions.create(model="notes", messages=said("Tell me of badges."), max_tokens=2)
+    revisions = [(each.model_extra or {})["tailhold"]["revision"] for each in (first, last, after)]
+    assert revisions[0] == revisions[1] != revisions[2]
+    assert revisions[2].endswith(taken.json()["contentDigest"][:10])
+    assert len((after.model_extra or {})["tailhold"]["sources"]) == 1
+
+
+def test_the_engine_runs_with_what_the_spec_says(server: ServerProcess) -> None:
+    tuning = httpx.get(f"{server.internal_url}/v1/tuning", trust_env=False).json()
+    assert tuning["engine"]["maxModelTokens"] == 1056
+    assert tuning["engine"]["blockSizeTokens"] == 32
+    assert tuning["engine"]["device"] == "cpu"
+    assert tuning["phase"] == "serving"
+
+
+def test_an_engine_killed_is_seen_and_ends_the_server(server: ServerProcess, client: OpenAI) -> None:
+    """kill -9 of the engine: not ready within 5 s, gone within 60 s, and the reason is left."""
+    process = httpx.get(f"{server.internal_url}/v1/tuning", trust_env=False).json()["engine"]["processes"][0]
+    ends: list[str] = []
+
+    def ask() -> None:
+        url = f"{server.url}/v1/chat/completions"
+        sent = {"messages": said("Write a story."), "max_tokens": 700, "stream": True}
+        ends.append(httpx.post(url, json=sent, timeout=60, trust_env=False).text)
+
+    asked = threading.Thread(target=ask)
+    asked.start()
+    server.wait_until(lambda: vllm_running(server) == 1, 20)
+    killed = time.monotonic()
+    os.kill(process, signal.SIGKILL)
+    server.wait_until(lambda: server.status("/readyz") == 503, 5)
+    assert server.status("/livez") == 503
+    assert server.process.wait(60 - (time.monotonic() - killed)) == 1
+    asked.join(10)
+    assert '"error":{"message"' in ends[0]
+    assert termination(server)["reason"] == "NotReady"

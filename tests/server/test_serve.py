@@ -1,0 +1,95 @@
+"""Manifests that `tailhold serve` is given."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from spec_examples import MINIMAL, merged
+
+from tailhold.rules import holds
+from tailhold.serve import ServeFailedError, read_pipeline, serve
+from tailhold_api.codec import load
+from tailhold_api.fields import Model, Rule
+from tailhold_api.spec import Spec
+
+
+def _models(model: type[Model]) -> list[type[Model]]:
+    below = model.__subclasses__()
+    return below + [each for inner in below for each in _models(inner)]
+
+
+def pipeline(name: str = "docs", **change: Any) -> dict[str, Any]:
+    """A RagPipeline."""
+    return {
+        "apiVersion": "tailhold.dev/v1alpha1",
+        "kind": "RagPipeline",
+        "metadata": {"name": name, "annotations": {"tailhold.dev/rebuild": "2"}},
+        "spec": merged(copy.deepcopy(MINIMAL), change),
+    }
+
+
+def written(folder: Path, *documents: Any) -> Path:
+    path = folder / "pipeline.yaml"
+    path.write_text(yaml.safe_dump_all(documents))
+    return path
+
+
+def test_the_pipeline_is_picked_from_among_other_objects(tmp_path: Path) -> None:
+    path = written(tmp_path, {"kind": "ConfigMap"}, None, pipeline("handbook"))
+    name, spec, rebuild = read_pipeline(path)
+    assert (name, rebuild) == ("handbook", "2")
+    assert spec == load(Spec, json.dumps(MINIMAL))
+
+
+def test_several_pipelines_or_none_are_an_error_that_names_them(tmp_path: Path) -> None:
+    with pytest.raises(ServeFailedError, match="2: one, two"):
+        read_pipeline(written(tmp_path, pipeline("one"), pipeline("two")))
+    with pytest.raises(ServeFailedError, match="0: none"):
+        read_pipeline(written(tmp_path, {"kind": "ConfigMap"}))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"retrieval": {"topK": 0}}, ("retrieval.topK", "greater than or equal to 1", "got 0")),
+        ({"retrieval": {"topK": "5"}}, ("retrieval.topK", "valid integer", "got '5'")),
+        ({"retrieval": {"contextOrder": "Random"}}, ("retrieval.contextOrder", "'Relevance' or 'Stable'")),
+        ({"retrival": {}}, ("retrival", "not permitted")),
+        (
+            {"retrieval": {"contextTokens": 4096}},
+            ("retrieval.contextTokens", "must be less than `engine.maxModelTokens`"),
+        ),
+        (
+            {"generator": {"model": {"path": "/models/x"}}},
+            ("generator.model", "exactly one of `huggingFace`, `pvc` and `path`"),
+        ),
+    ],
+)
+def test_a_wrong_field_is_named_with_its_value_and_what_is_allowed(
+    tmp_path: Path, change: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    with pytest.raises(ServeFailedError) as caught:
+        read_pipeline(written(tmp_path, pipeline(**change)))
+    for word in words:
+        assert word in str(caught.value)
+
+
+RULES = [rule for model in _models(Model) for rule in vars(model).get("rules", ())]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.message[:40])
+def test_a_rule_between_fields_is_read_as_the_api_server_reads_it(rule: Rule) -> None:
+    assert holds(rule.expression, rule.accepted)
+    assert not holds(rule.expression, rule.refused)
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ServeFailedError, match=r"none\.yaml"):
+        serve(tmp_path / "none.yaml")
+    with pytest.raises(ServeFailedError, match=r"pod\.json"):
+        serve(None, tmp_path / "pod.json", tmp_path / "content.json")
+    with pytest.raises(ServeFailedError, match="apiVersion"):
+        read_pipeline(written(tmp_path, pipeline() | {"apiVersion": "v1"}))
