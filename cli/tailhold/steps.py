@@ -26,7 +26,7 @@ class Steps:
                 if self.console.is_terminal:
                     live.update(line, spinner="dots")
                 else:
-                    self.console.print(f"    {line}", highlight=False, markup=False)
+                    self.console.print(f"    {line}", highlight=False, markup=False, soft_wrap=True)
 
             yield note
         seconds = time.monotonic() - start

@@ -74,7 +74,7 @@ def _print_hit_rate(console: Console, pipeline: dict[str, Any]) -> None:
     console.rule()
     console.print(f"hit rate at 5 over {found.asked} questions: {found.rate:.2f}")
     for miss in found.misses:
-        console.print(f"  missed: {miss}", markup=False, style="dim")
+        console.print(f"  missed: {miss}", markup=False, style="dim", soft_wrap=True)
 
 
 def _print_next(console: Console, cluster: Cluster, target: Target, url: str, seconds: float) -> None:
@@ -88,4 +88,5 @@ def _print_next(console: Console, cluster: Cluster, target: Target, url: str, se
   scripts/demo --down""",
         markup=False,
         highlight=False,
+        soft_wrap=True,
     )

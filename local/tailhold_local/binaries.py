@@ -53,7 +53,7 @@ BUILDS = (
     ),
     Build("etcd", "go.etcd.io/etcd/server/v3", (("etcd", "go.etcd.io/etcd/server/v3"),)),
     Build("helm", "helm.sh/helm/v4", (("helm", "helm.sh/helm/v4/cmd/helm"),)),
-    Build("coredns", "github.com/coredns/coredns", (("coredns", "github.com/coredns/coredns"),)),
+    Build("coredns", "github.com/coredns/coredns", (("coredns", "tailhold.dev/local/coredns"),)),
 )
 
 

@@ -162,9 +162,7 @@ def _export(reference: str, archive: Path) -> None:
     archive.parent.mkdir(parents=True, exist_ok=True)
     partial = archive.with_name(f".{archive.name}.partial")
     partial.unlink(missing_ok=True)
-    images.buildah(
-        "push", "--quiet", "--compression-format=zstd", reference, f"oci-archive:{partial}:{reference}"
-    )
+    images.buildah("push", "--quiet", "--compression-format=zstd", reference, f"oci-archive:{partial}:{reference}")
     partial.rename(archive)
 
 

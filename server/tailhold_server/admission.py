@@ -6,9 +6,7 @@ from tailhold_server.errors import Failure, ServeError
 _SECONDS_WITHOUT_EXPERIENCE = 1
 
 
-def refusal(
-    admission: Admission, *, held: int, running_limit: int, seconds_each: float | None
-) -> ServeError | None:
+def refusal(admission: Admission, *, held: int, running_limit: int, seconds_each: float | None) -> ServeError | None:
     """None if a question may enter beside the `held` ones, else what its client reads.
 
     `seconds_each` is how long an answer took lately: the queue moves by `running_limit` in that time.
@@ -58,6 +56,4 @@ class Gate:
         """One question less; `seconds` is how long it took where it was answered."""
         self._held -= 1
         if seconds is not None:
-            self._seconds_each = (
-                seconds if self._seconds_each is None else 0.9 * self._seconds_each + 0.1 * seconds
-            )
+            self._seconds_each = seconds if self._seconds_each is None else 0.9 * self._seconds_each + 0.1 * seconds

@@ -106,9 +106,7 @@ def open_index(store: Path, digest: str, searcher_of: SearcherOf, tokenizer: str
             f"snapshot {digest[:10]} has token ids of tokenizer {manifest.tokenizer[:10]}, the generator's "
             f"is {tokenizer[:10]}: rebuild the index with this generator"
         )
-    return Index(
-        digest, snapshot.chunks, searcher_of(snapshot), manifest.metric, manifest.dimension, manifest.embedder
-    )
+    return Index(digest, snapshot.chunks, searcher_of(snapshot), manifest.metric, manifest.dimension, manifest.embedder)
 
 
 def _flat(snapshot: Snapshot) -> Searcher:

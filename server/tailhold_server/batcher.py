@@ -31,9 +31,7 @@ class _Waiting(Generic[Item, Result]):
 class Batcher(Generic[Item, Result]):
     """Runs `work` on batches in a thread of its own. `work` gives one result for each item, in order."""
 
-    def __init__(
-        self, work: Callable[[Sequence[Item]], Sequence[Result]], batching: Callable[[], Batching]
-    ) -> None:
+    def __init__(self, work: Callable[[Sequence[Item]], Sequence[Result]], batching: Callable[[], Batching]) -> None:
         self._work = work
         self._batching = batching
         self._queue: deque[_Waiting[Item, Result]] = deque()
@@ -83,9 +81,7 @@ class Batcher(Generic[Item, Result]):
     def _linger(self, was_idle: bool) -> None:
         while self._queue and not self._closed:
             waited = time.monotonic() - self._queue[0].since
-            left = wait_seconds(
-                self._batching(), was_idle=was_idle, queued=len(self._queue), waited_seconds=waited
-            )
+            left = wait_seconds(self._batching(), was_idle=was_idle, queued=len(self._queue), waited_seconds=waited)
             if left <= 0:
                 return
             self._changed.wait(left)
@@ -96,13 +92,9 @@ class Batcher(Generic[Item, Result]):
         except Exception as error:
             self._hand_over([(each.future, None, error) for each in batch])
         else:
-            self._hand_over(
-                [(each.future, result, None) for each, result in zip(batch, results, strict=True)]
-            )
+            self._hand_over([(each.future, result, None) for each, result in zip(batch, results, strict=True)])
 
-    def _hand_over(
-        self, outcomes: list[tuple[asyncio.Future[Result], Result | None, Exception | None]]
-    ) -> None:
+    def _hand_over(self, outcomes: list[tuple[asyncio.Future[Result], Result | None, Exception | None]]) -> None:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_resolve, outcomes)
 

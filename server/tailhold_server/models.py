@@ -32,15 +32,11 @@ def check_model(folder: Path) -> None:
         raise _not_found(f"{folder} is not a folder")
     config = _config(folder)
     if "auto_map" in config:
-        raise StartError(
-            Reason.START_FAILED, f"{folder}/config.json names code of its own (auto_map): refused"
-        )
+        raise StartError(Reason.START_FAILED, f"{folder}/config.json names code of its own (auto_map): refused")
     weights = [each for each in folder.iterdir() if each.suffix == ".safetensors"]
     pickled = sorted(each.name for each in folder.iterdir() if each.suffix in PICKLED)
     if not weights and pickled:
-        raise StartError(
-            Reason.START_FAILED, f"{folder} has pickled weights alone ({pickled[0]}): give safetensors"
-        )
+        raise StartError(Reason.START_FAILED, f"{folder} has pickled weights alone ({pickled[0]}): give safetensors")
     if not weights:
         raise _not_found(f"{folder} has no *.safetensors")
 

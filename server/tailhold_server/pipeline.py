@@ -156,9 +156,7 @@ class Pipeline:
         began: float,
     ) -> Prepared:
         settings = content.part.retrieval
-        ranked = [
-            self._written(content, rank, passage) for rank, passage in _measured(found.passages, settings)
-        ]
+        ranked = [self._written(content, rank, passage) for rank, passage in _measured(found.passages, settings)]
         asked = question.max_tokens or content.part.prompt.max_answer_tokens
         turns = [self._skeleton.turn_tokens(turn) for turn in messages.turns]
         fitted = fit(
@@ -182,9 +180,7 @@ class Pipeline:
             content,
             prompt_ids,
             _sampling(question, min(asked, self._limit - len(prompt_ids))),
-            tuple(
-                source_of(content.index.chunks, each.passage, number) for number, each in enumerate(kept, 1)
-            ),
+            tuple(source_of(content.index.chunks, each.passage, number) for number, each in enumerate(kept, 1)),
             dropped=len(ranked) - fitted.passages + len(turns) - fitted.turns,
             context_tokens=sum(map(len, numbered)),
             began=began,
@@ -213,9 +209,7 @@ class Answering:
         """The answer in pieces; the last one has a finish reason. Closing it aborts the engine's request."""
         scanner = Scanner(len(self.prepared.sources))
         started = self._clock()
-        deltas = self._engine.generate(
-            self.prepared.request_id, self.prepared.prompt_ids, self.prepared.sampling
-        )
+        deltas = self._engine.generate(self.prepared.request_id, self.prepared.prompt_ids, self.prepared.sampling)
         try:
             async with aclosing(deltas):
                 async for delta in deltas:

@@ -124,9 +124,7 @@ class Engine(Protocol):
     async def start(self) -> None:
         """Returns when it can generate. Raises StartError."""
 
-    def generate(
-        self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling
-    ) -> AsyncGenerator[Delta, None]:
+    def generate(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> AsyncGenerator[Delta, None]:
         """Closing the generator aborts the request. Raises EngineDiedError."""
 
     async def abort(self, request_id: str) -> None:

@@ -53,15 +53,11 @@ class _Server(uvicorn.Server):
 class Program:
     """One run, from start to exit code."""
 
-    def __init__(
-        self, pod: PodPart, content: ContentPart, settings: ServerSettings, address: Address
-    ) -> None:
+    def __init__(self, pod: PodPart, content: ContentPart, settings: ServerSettings, address: Address) -> None:
         self._pod = pod
         self._content = content
         self._settings = settings
-        self._service = Service(
-            pod, stall_seconds=settings.stall_seconds, comment_seconds=settings.comment_seconds
-        )
+        self._service = Service(pod, stall_seconds=settings.stall_seconds, comment_seconds=settings.comment_seconds)
         self._sockets = [_bound(address.host, port) for port in (address.port, address.internal_port)]
         self._public = self._uvicorn(create_app(self._service, settings))
         self._internal = self._uvicorn(create_internal_app(self._service, settings))
@@ -169,9 +165,7 @@ def _bound(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise PortInUseError(
-            f"cannot listen on {host}:{port}: {error.strerror}. Choose another port."
-        ) from error
+        raise PortInUseError(f"cannot listen on {host}:{port}: {error.strerror}. Choose another port.") from error
     return listener
 
 

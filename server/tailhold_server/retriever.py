@@ -37,9 +37,7 @@ class Found:
 class Retriever:
     """Called by one thread alone, which owns the encoder and the searchers."""
 
-    def __init__(
-        self, encoder: Encoder, query_prefix: str, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, encoder: Encoder, query_prefix: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._encoder = encoder
         self._query_prefix = query_prefix
         self._clock = clock

@@ -113,9 +113,7 @@ async def _warm_up(pipeline: Pipeline) -> None:
             async for _ in steps:
                 pass
     except (ServeError, EngineDiedError) as error:
-        raise StartError(
-            Reason.START_FAILED, f"the first question was not answered: {error}", final=False
-        ) from error
+        raise StartError(Reason.START_FAILED, f"the first question was not answered: {error}", final=False) from error
 
 
 @contextmanager

@@ -44,11 +44,7 @@ class StandInTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text again; roles as they are written."""
-        parts = [
-            _ROLES[i - _ROLE_IDS].encode() if i >= _ROLE_IDS else bytes([i - _BYTE_IDS])
-            for i in ids
-            if _known(i)
-        ]
+        parts = [_ROLES[i - _ROLE_IDS].encode() if i >= _ROLE_IDS else bytes([i - _BYTE_IDS]) for i in ids if _known(i)]
         return b"".join(parts).decode(errors="replace")
 
 
@@ -134,17 +130,11 @@ class StandInChunks:
         return ChunkSource(name, document.title, document.url, "stand-in", 0, len(document.text), key)
 
 
-def stand_in_index(
-    documents: Sequence[StandInDocument], snapshot: str = "0" * 64, dimension: int = 64
-) -> Index:
+def stand_in_index(documents: Sequence[StandInDocument], snapshot: str = "0" * 64, dimension: int = 64) -> Index:
     """An index over documents in memory."""
     encoder = StandInEncoder(dimension)
     chunks = StandInChunks(documents)
-    vectors = (
-        encoder.encode([each.text for each in documents])
-        if documents
-        else np.zeros((0, dimension), np.float32)
-    )
+    vectors = encoder.encode([each.text for each in documents]) if documents else np.zeros((0, dimension), np.float32)
     return Index(snapshot, chunks, StandInSearcher(vectors), Metric.COSINE, dimension, encoder.fingerprint)
 
 

@@ -76,9 +76,7 @@ def test_the_server_writes_only_to_its_cache_folder(cluster: Cluster, cluster_ta
     cluster_target.kubectl("delete", "pod", NAME, "--ignore-not-found")
     cluster_target.kubectl("create", "-f", "-", stdin=json.dumps(pod(image.reference)))
     try:
-        cluster_target.kubectl(
-            "wait", "pod", NAME, "--for=jsonpath={.status.phase}=Succeeded", "--timeout=120s"
-        )
+        cluster_target.kubectl("wait", "pod", NAME, "--for=jsonpath={.status.phase}=Succeeded", "--timeout=120s")
     finally:
         log = cluster_target.kubectl("logs", NAME)
         cluster_target.kubectl("delete", "pod", NAME, "--wait=false")

@@ -36,7 +36,7 @@ PIPELINE = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def values(cluster: Cluster) -> dict[str, Any]:
     """One namespace alone: the cluster may have another Tailhold, which looks after all others."""
     image = build_image("operator", Progress())
@@ -63,9 +63,7 @@ def target(cluster_target: Target) -> Iterator[Target]:
 
 
 def release(target: Target, *words: str, values: dict[str, Any]) -> None:
-    settings = [
-        word for key, value in values.items() for word in ("--set-json", f"{key}={json.dumps(value)}")
-    ]
+    settings = [word for key, value in values.items() for word in ("--set-json", f"{key}={json.dumps(value)}")]
     owning = ("--take-ownership", "--force-conflicts")
     target.helm(*words, RELEASE, str(CHART), "--namespace", NAMESPACE, "--wait", *owning, *settings)
 
@@ -74,18 +72,14 @@ def found(target: Target) -> set[str]:
     """Everything in the namespace but events, and everything of the release that has no namespace."""
     kinds = target.kubectl("api-resources", "--namespaced", "--verbs=list", "-o", "name").split()
     listed = ",".join(kind for kind in kinds if not kind.startswith("events"))
-    inside = target.kubectl(
-        "get", listed, "--namespace", NAMESPACE, "-o", "name", "--ignore-not-found"
-    ).split()
+    inside = target.kubectl("get", listed, "--namespace", NAMESPACE, "-o", "name", "--ignore-not-found").split()
     roles = ",".join(("clusterroles", "clusterrolebindings", "customresourcedefinitions"))
     label = f"app.kubernetes.io/instance={RELEASE}"
     outside = target.kubectl("get", roles, "-l", label, "-o", "name").split()
     return {*inside, *outside} - OF_EVERY_NAMESPACE
 
 
-def test_install_upgrade_and_uninstall_leave_the_crd_and_the_pipelines(
-    target: Target, values: dict[str, Any]
-) -> None:
+def test_install_upgrade_and_uninstall_leave_the_crd_and_the_pipelines(target: Target, values: dict[str, Any]) -> None:
     release(target, "install", values=values)
     deployment = f"deployment.apps/{RELEASE}-tailhold"
     assert deployment in found(target)
@@ -93,9 +87,7 @@ def test_install_upgrade_and_uninstall_leave_the_crd_and_the_pipelines(
 
     before = target.kubectl("get", "pods", "-n", NAMESPACE, "-o", "name")
     release(target, "upgrade", values=values)
-    assert target.kubectl("get", "pods", "-n", NAMESPACE, "-o", "name") == before, (
-        "nothing changed, nothing restarts"
-    )
+    assert target.kubectl("get", "pods", "-n", NAMESPACE, "-o", "name") == before, "nothing changed, nothing restarts"
     release(target, "upgrade", values=values | {"resyncSeconds": 1000, "podLabels": {"changed": True}})
     env = target.kubectl(
         "get",

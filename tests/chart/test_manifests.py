@@ -48,9 +48,7 @@ def test_the_defaults_install_these_kinds(defaults: Rendered) -> None:
 
 def test_everything_switched_on_renders(helm: Helm) -> None:
     rendered = helm.render(*MONITORING, values=EVERYTHING)
-    assert {"PodDisruptionBudget", "ServiceMonitor", "PodMonitor", "Service"} <= {
-        m["kind"] for m in rendered.manifests
-    }
+    assert {"PodDisruptionBudget", "ServiceMonitor", "PodMonitor", "Service"} <= {m["kind"] for m in rendered.manifests}
     assert [m["metadata"]["name"] for m in rendered.of("ConfigMap")] == ["of-r", "text-r"]
     assert rendered.one("ServiceMonitor")["metadata"]["labels"]["release"] == "prometheus"
 
@@ -198,9 +196,7 @@ def test_what_index_jobs_and_server_pods_get_is_handed_to_the_operator(helm: Hel
 def test_a_disruption_budget_has_one_of_its_two_numbers(
     helm: Helm, budget: dict[str, Any], spec: dict[str, Any]
 ) -> None:
-    found = helm.render(values={"podDisruptionBudget": {"enabled": True} | budget}).one(
-        "PodDisruptionBudget"
-    )["spec"]
+    found = helm.render(values={"podDisruptionBudget": {"enabled": True} | budget}).one("PodDisruptionBudget")["spec"]
     assert {key: found[key] for key in ("minAvailable", "maxUnavailable") if key in found} == spec
 
 

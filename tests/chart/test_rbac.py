@@ -23,9 +23,7 @@ def rights(rendered: Rendered) -> dict[str, list[dict[str, Any]]]:
     """Each role's rules, by kind, namespace and name."""
     roles = rendered.of("ClusterRole") + rendered.of("Role")
     return {
-        "/".join((role["kind"], role["metadata"].get("namespace", ""), role["metadata"]["name"])): role[
-            "rules"
-        ]
+        "/".join((role["kind"], role["metadata"].get("namespace", ""), role["metadata"]["name"])): role["rules"]
         for role in roles
     }
 
@@ -34,9 +32,7 @@ def rights(rendered: Rendered) -> dict[str, list[dict[str, Any]]]:
     ("name", "namespaces", "aggregate"),
     [("cluster", [], False), ("namespaces", ["team-b", "team-a", "team-b"], False), ("aggregated", [], True)],
 )
-def test_the_rights_are_the_golden_ones(
-    helm: Helm, name: str, namespaces: list[str], aggregate: bool
-) -> None:
+def test_the_rights_are_the_golden_ones(helm: Helm, name: str, namespaces: list[str], aggregate: bool) -> None:
     rendered = helm.render(values={"watchNamespaces": namespaces, "rbac": {"aggregate": aggregate}})
     golden = yaml.safe_load((GOLDEN / f"rights-{name}.yaml").read_text())
     assert rights(rendered) == golden
@@ -86,9 +82,7 @@ def test_nothing_is_granted_wholesale(helm: Helm, namespaces: list[str]) -> None
 
 
 def test_without_rbac_and_account_neither_is_made(helm: Helm) -> None:
-    rendered = helm.render(
-        values={"rbac": {"create": False}, "serviceAccount": {"create": False, "name": "given"}}
-    )
+    rendered = helm.render(values={"rbac": {"create": False}, "serviceAccount": {"create": False, "name": "given"}})
     assert rights(rendered) == {}
     assert not rendered.of("ServiceAccount") + rendered.of("RoleBinding") + rendered.of("ClusterRoleBinding")
     assert rendered.pod["spec"]["serviceAccountName"] == "given"

@@ -20,9 +20,7 @@ def test_the_generated_files_are_current() -> None:
         assert (chart.ROOT / path).read_text() == text, f"run scripts/generate: {path}"
 
 
-def leaves(
-    values: dict[str, Any], schema: dict[str, Any], path: str = ""
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def leaves(values: dict[str, Any], schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     for name, value in values.items():
         child = schema.get("properties", {}).get(name)
         assert child, f"{path}{name} is not in the schema"

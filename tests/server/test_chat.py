@@ -4,12 +4,14 @@ import asyncio
 import json
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rag_server import DOCUMENTS, body, content_part, pod_part, running
 
 from tailhold_api.serving import Admission, Retrieval
+from tailhold_server.app import create_app
 from tailhold_server.settings import ServerSettings
 from tailhold_server.testing import StandInDocument, StandInEngine, StandInTokenizer
 
@@ -67,9 +69,7 @@ async def test_a_citation_links_to_the_document_or_to_the_servers_copy() -> None
         message = (await server.ask()).json()["choices"][0]["message"]
         cited = [each["url_citation"] for each in message["annotations"]]
         assert cited[0]["url"] == "https://example.org/hours"
-        assert all(
-            message["content"][c["start_index"] : c["end_index"]] == f"[{n}]" for n, c in enumerate(cited, 1)
-        )
+        assert all(message["content"][c["start_index"] : c["end_index"]] == f"[{n}]" for n, c in enumerate(cited, 1))
         copy = (await server.public.get(cited[1]["url"])).json()
         assert copy["text"] == DOCUMENTS[1].text
         assert copy["title"] == "Badges"
@@ -235,9 +235,7 @@ async def test_a_question_too_long_is_refused_before_the_stream_begins() -> None
 
 async def test_history_is_dropped_from_the_oldest() -> None:
     """C74."""
-    turns = [
-        {"role": role, "content": f"{role} {n} " * 20} for n in range(30) for role in ("user", "assistant")
-    ]
+    turns = [{"role": role, "content": f"{role} {n} " * 20} for n in range(30) for role in ("user", "assistant")]
     async with running() as server:
         answer = await server.public.post(
             PATH, json={"messages": [*turns, {"role": "user", "content": "When does the office close?"}]}
@@ -311,20 +309,29 @@ async def test_an_engine_that_dies_ends_a_stream_with_an_error_event() -> None:
 
 async def test_a_silent_stream_has_comments_and_a_parser_sees_only_data() -> None:
     """C64."""
-    engine = StandInEngine()
-    async with running(engine=engine, settings=ServerSettings(comment_seconds=0.01)) as server:
+    engine, settings, sent = StandInEngine(), ServerSettings(comment_seconds=0.01), []
+
+    async with running(engine=engine, settings=settings) as server:
+        app = create_app(server.service, settings)
+
+        async def watched(scope: Any, receive: Any, send: Any) -> None:
+            async def watching(message: Any) -> None:
+                sent.append(message.get("body", b""))
+                await send(message)
+
+            await app(scope, receive, watching)
+
         engine.freeze()
-        asked = asyncio.ensure_future(server.ask(stream=True))
-        await _until(lambda: server.service.held == 1)
-        await asyncio.sleep(0.1)
-        engine.thaw()
-        answer = await asked
-    before, _, _ = answer.text.partition('"delta":{"content"')
-    assert before.count(": keep-alive\n\n") >= 3
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(watched), base_url="http://docs") as client:
+            asked = asyncio.ensure_future(client.post(PATH, json=body(stream=True)))
+            await _until(lambda: sent.count(b": keep-alive\n\n") >= 3)
+            engine.thaw()
+            answer = await asked
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert answer.headers["cache-control"] == "no-cache"
     assert answer.headers["x-accel-buffering"] == "no"
     assert all(line == "" or line.startswith((":", "data: ")) for line in answer.text.split("\n"))
+    assert deltas(events(answer.text))[0] == "You asked: When does the office close? [1][2]"
 
 
 async def test_popular_chunks_stand_in_one_order_when_asked() -> None:

@@ -124,9 +124,7 @@ def said(question: str) -> Any:
     ],
 )
 def test_the_best_source_is_the_document_that_knows(client: OpenAI, question: str, document: str) -> None:
-    answer = client.chat.completions.create(
-        model="notes", messages=said(question), max_tokens=24, temperature=0
-    )
+    answer = client.chat.completions.create(model="notes", messages=said(question), max_tokens=24, temperature=0)
     extra = answer.model_extra or {}
     sources = extra["tailhold"]["sources"]
     assert sources[0]["document"] == document
@@ -136,9 +134,7 @@ def test_the_best_source_is_the_document_that_knows(client: OpenAI, question: st
     assert answer.usage.prompt_tokens > extra["tailhold"]["context"]["tokens"] > 0
 
 
-@pytest.mark.parametrize(
-    "question", ["When does the office close?", "Repeat exactly: \U0001f680\u4f60\u597d\u00e9"]
-)
+@pytest.mark.parametrize("question", ["When does the office close?", "Repeat exactly: \U0001f680\u4f60\u597d\u00e9"])
 def test_joined_deltas_are_the_whole_answer(client: OpenAI, question: str) -> None:
     """C71."""
     fields: Any = {
@@ -212,9 +208,7 @@ def vllm_running(server: ServerProcess) -> float:
     return float(lines[0].rpartition(" ")[2])
 
 
-def test_new_content_is_taken_while_an_answer_runs(
-    server: ServerProcess, client: OpenAI, key: OKPKey
-) -> None:
+def test_new_content_is_taken_while_an_answer_runs(server: ServerProcess, client: OpenAI, key: OKPKey) -> None:
     tuning = httpx.get(f"{server.internal_url}/v1/tuning", trust_env=False).json()
     content = tuning["content"] | {"retrieval": {"topK": 1}}
     token = jwt.encode(

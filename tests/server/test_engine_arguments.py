@@ -2,6 +2,8 @@
 
 import dataclasses
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,7 @@ def test_every_field_of_the_engine_is_an_argument() -> None:
     assert taken == set(Engine.model_fields)
 
 
+@pytest.mark.engine
 def test_every_argument_is_one_of_the_installed_vllm() -> None:
     arg_utils = pytest.importorskip("vllm.engine.arg_utils")
     known = {field.name for field in dataclasses.fields(arg_utils.AsyncEngineArgs)}
@@ -62,3 +65,18 @@ def test_what_a_service_called_vllm_injects_is_dropped(monkeypatch: pytest.Monke
         monkeypatch.setenv(name, "tcp://10.0.0.1:80")
     prepare({})
     assert not [name for name in os.environ if name.startswith("VLLM_")]
+
+
+def test_importing_the_server_loads_no_model_library_and_starts_no_thread() -> None:
+    """C101: the engine's process is spawned from a main module that did nothing yet."""
+    code = (
+        "import sys, threading, tailhold_server.program, tailhold_server.backends, tailhold_server.testing, "
+        "tailhold.serve, tailhold_server.adapters.engine\n"
+        "print([n for n in ('torch', 'vllm', 'faiss', 'transformers') if n in sys.modules], "
+        "threading.active_count())"
+    )
+    path = {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **path}, capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.strip() == "[] 1"

@@ -86,9 +86,7 @@ def test_a_stopped_server_ends_its_answers_and_takes_no_more(start_stand_in: Any
     texts: list[str] = []
 
     def ask() -> None:
-        with httpx.stream(
-            "POST", f"{program.url}/v1/chat/completions", json=body(stream=True), trust_env=False
-        ) as r:
+        with httpx.stream("POST", f"{program.url}/v1/chat/completions", json=body(stream=True), trust_env=False) as r:
             texts.append("".join(r.iter_text()))
 
     asked = threading.Thread(target=ask)
@@ -120,6 +118,7 @@ def test_an_answer_longer_than_the_drain_ends_with_an_error_event(start_stand_in
     assert program.process.wait(20) == 0
 
 
+@pytest.mark.long
 def test_an_idle_connection_is_kept_longer_than_proxies_keep_theirs(shared: Any) -> None:
     """C66: more than uvicorn's 5 s; the setting is what the server is given."""
     assert ServerSettings().keep_alive_seconds >= 75

@@ -91,9 +91,7 @@ class WithoutSystem(StandInTokenizer):
 def test_joined_pieces_are_what_the_template_renders(tokenizer: StandInTokenizer) -> None:
     template = skeleton(tokenizer)
     joined = template.join(tokenizer.encode("S"), [], [tokenizer.encode("Q")])
-    rendered = (
-        [("system", "S"), ("user", "Q")] if type(tokenizer) is StandInTokenizer else [("user", "S\n\nQ")]
-    )
+    rendered = [("system", "S"), ("user", "Q")] if type(tokenizer) is StandInTokenizer else [("user", "S\n\nQ")]
     assert tokenizer.decode(joined) == tokenizer.render(rendered)
     assert len(joined) == template.fixed_tokens + 2
 

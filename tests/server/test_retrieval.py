@@ -63,6 +63,7 @@ async def test_questions_that_arrive_while_a_batch_runs_are_the_next_batch() -> 
     one = asyncio.ensure_future(batcher.submit(1))
     await asyncio.to_thread(first_runs.wait, 10)
     more = [asyncio.ensure_future(batcher.submit(item)) for item in range(2, 7)]
+    await asyncio.sleep(0)
     more[0].cancel()
     await asyncio.sleep(0)
     go_on.set()

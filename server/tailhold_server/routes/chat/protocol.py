@@ -146,9 +146,7 @@ def _message(place: int, message: ChatMessage) -> Message:
 def _text(place: int, content: str | list[dict[str, Any]] | None) -> str:
     if content is None or isinstance(content, str):
         return content or ""
-    return "\n".join(
-        _part(f"messages[{place}].content[{number}]", part) for number, part in enumerate(content)
-    )
+    return "\n".join(_part(f"messages[{place}].content[{number}]", part) for number, part in enumerate(content))
 
 
 def _part(where: str, part: dict[str, Any]) -> str:

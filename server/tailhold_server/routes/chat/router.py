@@ -121,9 +121,7 @@ class Completion(Response):
             pulse.stop()
         await send({"type": "http.response.body", "body": b""})
 
-    async def _steps(
-        self, answering: Answering, frame: Frame, write: Callable[[bytes], Awaitable[None]]
-    ) -> None:
+    async def _steps(self, answering: Answering, frame: Frame, write: Callable[[bytes], Awaitable[None]]) -> None:
         async with aclosing(answering.steps()) as steps:
             async for step in steps:
                 chunk = sse.event(step_chunk(frame, step, answering.answer))
