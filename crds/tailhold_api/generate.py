@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from tailhold_api import names
+from tailhold_api.chart import chart_files
 from tailhold_api.conditions import ConditionType, Reason
 from tailhold_api.crd import custom_resource_definition, structural
 from tailhold_api.spec import Spec
@@ -32,7 +33,7 @@ def files() -> dict[str, str]:
         "docs/reference/spec.md": _fields_page("RagPipeline: spec", structural(Spec), "spec"),
         "docs/reference/status.md": _fields_page("RagPipeline: status", structural(Status), "status"),
         "docs/reference/conditions.md": _conditions_page(),
-    }
+    } | chart_files()
 
 
 def _yaml(data: Any) -> str:
