@@ -61,7 +61,7 @@ def error_text(response: httpx.Response) -> str:
 
 
 def _collected(events: Iterator[dict[str, Any]], on_text: Callable[[str], None]) -> Answer:
-    text, extra, citations = [], dict[str, Any](), ()
+    text, extra = [], dict[str, Any]()
     for event in events:
         if "error" in event:
             raise AskError(str(event["error"].get("message")))
@@ -71,11 +71,10 @@ def _collected(events: Iterator[dict[str, Any]], on_text: Callable[[str], None])
             if piece := delta.get("content"):
                 text.append(piece)
                 on_text(piece)
-            citations = tuple(delta.get("annotations") or citations)
     return Answer(
         "".join(text),
         tuple(extra.get("sources", ())),
-        citations,
+        tuple(extra.get("annotations", ())),
         extra.get("stages", {}),
         extra.get("revision", ""),
     )

@@ -40,12 +40,13 @@ def claims_folder(cache: Path) -> Path:
 
 
 def ensure_claims(cache: Path) -> Path:
-    """Make the claims' folders; pods may write `snapshots`. Returns the folder of all claims."""
+    """Make the claims' folders; pods may write `snapshots`, also what root built there. Returns the folder of all."""
     claims = claims_folder(cache)
     for name in ("models", "documents", "snapshots"):
         (claims / name).mkdir(parents=True, exist_ok=True)
     if os.geteuid() == 0:
-        os.chown(claims / "snapshots", POD_USER, 0)
+        for path in (claims / "snapshots", *(claims / "snapshots").rglob("*")):
+            os.chown(path, POD_USER, 0)
         (claims / "snapshots").chmod(0o775)
     return claims
 

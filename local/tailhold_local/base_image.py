@@ -82,9 +82,7 @@ def _debootstrap(suite: str, root: Path, log: Path) -> None:
 def _suite(os_release: str) -> str:
     fields = dict(line.split("=", 1) for line in os_release.splitlines() if "=" in line)
     if "VERSION_CODENAME" not in fields:
-        raise LocalError(
-            "the base image is made from the packages of Debian or Ubuntu, and this machine has neither"
-        )
+        raise LocalError("the base image is made from the packages of Debian or Ubuntu, and this machine has neither")
     return fields["VERSION_CODENAME"].strip('"')
 
 
@@ -100,9 +98,7 @@ def _mirror(suite: str) -> str:
     ]
     found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
     if not found:
-        raise LocalError(
-            f"apt knows no mirror of {suite}: add one to /etc/apt/sources.list, then `apt-get update`"
-        )
+        raise LocalError(f"apt knows no mirror of {suite}: add one to /etc/apt/sources.list, then `apt-get update`")
     return found[0]
 
 

@@ -74,9 +74,7 @@ class Authority:
 def write_service_account_keys(folder: Path) -> None:
     """Write the key pair that signs the tokens of service accounts."""
     key = ec.generate_private_key(ec.SECP256R1())
-    public = key.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
+    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     _write_private(folder / "service-accounts.key", _pem(key))
     (folder / "service-accounts.pub").write_bytes(public)
 

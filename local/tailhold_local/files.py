@@ -44,9 +44,7 @@ def configurations(layout: Layout, addresses: Addresses, settings: Settings) -> 
     return texts
 
 
-def _node_configurations(
-    layout: Layout, addresses: Addresses, settings: Settings, letter: str
-) -> dict[Path, str]:
+def _node_configurations(layout: Layout, addresses: Addresses, settings: Settings, letter: str) -> dict[Path, str]:
     paths, own = layout.node(letter), addresses.node(letter)
     group = cgroups.name_of(layout.name)
     preset = node.PRESET_SYSCTLS.items()

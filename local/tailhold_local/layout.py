@@ -66,9 +66,7 @@ class Layout:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?", self.name):
-            raise LocalError(
-                f"cluster name {self.name!r}: use 1 to 20 small letters, digits and inner dashes"
-            )
+            raise LocalError(f"cluster name {self.name!r}: use 1 to 20 small letters, digits and inner dashes")
         if len(str(self.folder)) > LONGEST_FOLDER:
             raise LocalError(
                 f"the state folder {self.folder} is too long for unix sockets (at most {LONGEST_FOLDER}"

@@ -159,9 +159,7 @@ def components(
     }
     if settings.gpus:
         commands["gpus"] = (sys.executable, "-m", "tailhold_local.device_plugin", str(paths.gpus))
-    return tuple(
-        Component(f"{name}-{letter}", (*inside(paths), *command)) for name, command in commands.items()
-    )
+    return tuple(Component(f"{name}-{letter}", (*inside(paths), *command)) for name, command in commands.items())
 
 
 def _kubelet(layout: Layout, node: NodeAddresses, binaries: Binaries) -> tuple[str, ...]:

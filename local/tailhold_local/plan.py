@@ -38,9 +38,7 @@ class Settings:
 
     def described(self) -> str:
         """The same for a person."""
-        gpus = (
-            f"{self.gpus} GPUs on NUMA nodes {', '.join(map(str, self.gpu_numa))}" if self.gpus else "no GPUs"
-        )
+        gpus = f"{self.gpus} GPUs on NUMA nodes {', '.join(map(str, self.gpu_numa))}" if self.gpus else "no GPUs"
         return f"{self.nodes} node{'s'[: self.nodes - 1]}, {gpus} and slot {self.slot}"
 
     def to_json(self) -> str:

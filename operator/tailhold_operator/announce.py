@@ -50,9 +50,7 @@ def _failed(before: Status, after: Status) -> Iterator[Happening]:
         if now is None or now.status != "False" or not _is_stalled(after):
             continue
         if then is None or (then.status, then.reason) != (now.status, now.reason):
-            yield Happening(
-                reason, f"{now.reason}: {now.message}", f"{now.reason}{now.observed_generation}", True
-            )
+            yield Happening(reason, f"{now.reason}: {now.message}", f"{now.reason}{now.observed_generation}", True)
             return
 
 

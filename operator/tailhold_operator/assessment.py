@@ -68,9 +68,7 @@ def _index_loaded(case: Case) -> Finding:
 
 def _model_loaded(case: Case) -> Finding:
     if case.target is None:
-        return Finding(
-            False, Reason.WAITING_FOR_INDEX, case.building.finding.message, case.building.finding.stalled
-        )
+        return Finding(False, Reason.WAITING_FOR_INDEX, case.building.finding.message, case.building.finding.stalled)
     if any(report.pod_digest == case.target.status.pod_digest for report in case.told):
         return FINE
     return _not_loaded(case)
@@ -93,9 +91,7 @@ def _available(case: Case) -> Finding:
         return waiting(Reason.NO_REPLICAS, "`replicas` is 0")
     if side is None:
         return waiting(Reason.NOT_READY, "no pods serve yet")
-    return (
-        side.trouble if side.wanted else waiting(Reason.DRAINING, "the old pods made room for the new ones")
-    )
+    return side.trouble if side.wanted else waiting(Reason.DRAINING, "the old pods made room for the new ones")
 
 
 def _rolled_out(case: Case) -> Finding:

@@ -24,9 +24,7 @@ class Spread:
     """Digest of what they are handed."""
 
 
-def spread(
-    wanted: str, mounted: str | None, fallback: str | None, pods: Sequence[Taker], *, refused: bool
-) -> Spread:
+def spread(wanted: str, mounted: str | None, fallback: str | None, pods: Sequence[Taker], *, refused: bool) -> Spread:
     """One step of bringing `wanted` to all pods, or of taking it back once a pod has refused it.
 
     Nobody is cut off: with no pod that runs on the mounted content, the wanted one is mounted at once.

@@ -23,9 +23,7 @@ _log = logging.getLogger(__name__)
 _STUCK_SECONDS = 300.0
 """A pass, or a key that waits for one, that is older than this stands still."""
 
-PASSES = Counter(
-    f"{names.FIELD_MANAGER.replace('-', '_')}_reconciles", "Passes over a RagPipeline.", ["outcome"]
-)
+PASSES = Counter(f"{names.FIELD_MANAGER.replace('-', '_')}_reconciles", "Passes over a RagPipeline.", ["outcome"])
 SECONDS = Histogram(f"{names.FIELD_MANAGER.replace('-', '_')}_reconcile_duration_seconds", "Time of a pass.")
 LEADS = Gauge(f"{names.FIELD_MANAGER.replace('-', '_')}_leader", "1 where this process may write.")
 WAITING = Gauge(f"{names.FIELD_MANAGER.replace('-', '_')}_queue_length", "RagPipelines that wait for a pass.")
@@ -203,6 +201,4 @@ class Controller:
 
     def _again(self, key: Ref, why: str) -> None:
         seconds = self.queue.retry(key)
-        _log.warning(
-            "a pass is tried again", extra={"object": str(key), "why": why, "seconds": round(seconds, 1)}
-        )
+        _log.warning("a pass is tried again", extra={"object": str(key), "why": why, "seconds": round(seconds, 1)})

@@ -110,9 +110,7 @@ def _decide(seen: Seen, asked: Asked, history: History, around: Around, now: dat
         _is_pushing(contents, asked, target),
     )
     wait = _wait(step, building, pushes)
-    return Decision(
-        writes, pushes, step.history, assess_all(case), building, target, asked, sides, serving, wait
-    )
+    return Decision(writes, pushes, step.history, assess_all(case), building, target, asked, sides, serving, wait)
 
 
 def _serving(seen: Seen, asked: Asked, history: History, around: Around) -> str | None:
@@ -174,9 +172,7 @@ def _mounted(seen: Seen, part: str, around: Around) -> str | None:
     return str(digest) if digest else None
 
 
-def _pushes(
-    seen: Seen, pods: tuple[Pod, ...], contents: Mapping[str, Spread], target: Target | None
-) -> list[Push]:
+def _pushes(seen: Seen, pods: tuple[Pod, ...], contents: Mapping[str, Spread], target: Target | None) -> list[Push]:
     by_name = {pod.name: pod for pod in pods}
     pushes = []
     for each in contents.values():

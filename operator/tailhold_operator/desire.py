@@ -77,9 +77,7 @@ def desire(
     pods = [_deployment(seen, asked, around, part, count) for part, count in step.replicas.items()]
     front_door = (front.render_service(identity, step.serving), front.render_budget(identity))
     manifests = (*always, *index, *revision, *mounted, *(front_door if step.serving else ()), *pods)
-    return Desire(
-        tuple(each for each in manifests if each), _kept(seen, asked, target, building, step, identity)
-    )
+    return Desire(tuple(each for each in manifests if each), _kept(seen, asked, target, building, step, identity))
 
 
 def _index(asked: Asked, building: Building, history: History, around: Around) -> tuple[Manifest, ...]:
@@ -103,9 +101,7 @@ def _revision(seen: Seen, asked: Asked, target: Target | None, around: Around) -
     return content, config.render_pod_config(asked.pod, template, around.identity)
 
 
-def _mounted(
-    seen: Seen, part: str, spread: Spread, target: Target | None, identity: Identity
-) -> Manifest | None:
+def _mounted(seen: Seen, part: str, spread: Spread, target: Target | None, identity: Identity) -> Manifest | None:
     content = content_by_digest(seen, spread.mount, target)
     return config.render_mounted_content(content, part, identity) if content else None
 
@@ -131,9 +127,7 @@ def _kept(
     kept |= {ref for ref in seen.children if ref.name in in_use}
     refused = {pod.name for pod in turned_away(pods_of(seen))}
     kept |= {ref for ref in seen.children if ref.kind == "Pod" and ref.name not in refused}
-    kept |= {
-        ref for ref in seen.children if ref.kind in ("Service", "PodDisruptionBudget") and not step.serving
-    }
+    kept |= {ref for ref in seen.children if ref.kind in ("Service", "PodDisruptionBudget") and not step.serving}
     return frozenset(kept | _kept_index(seen, asked, building))
 
 

@@ -13,9 +13,7 @@ _STARTED = ("serving", "draining")
 """What a server says once its start is over."""
 
 
-def diagnose(
-    pods: Sequence[Pod], deployment: Deployment | None, reports: Mapping[str, Report], gpu: str
-) -> Finding:
+def diagnose(pods: Sequence[Pod], deployment: Deployment | None, reports: Mapping[str, Report], gpu: str) -> Finding:
     """The most telling trouble of pods that are not all ready."""
     idle = [pod for pod in pods if not pod.ready and not pod.terminating]
     for look in (_ended, _image, _unschedulable, _rejected):

@@ -91,9 +91,7 @@ class History(Model):
 
     def with_ended(self, name: str, reason: str, at: str) -> "History":
         """Remember why a revision ended."""
-        return self.model_copy(
-            update={"ended": (Ended(name=name, reason=reason, at=at), *self.ended)[:_ENDED]}
-        )
+        return self.model_copy(update={"ended": (Ended(name=name, reason=reason, at=at), *self.ended)[:_ENDED]})
 
     def with_failure(self, failure: Failure) -> "History":
         """Give a revision up."""

@@ -45,9 +45,7 @@ def plan(
     writes = (_write(manifest, owned.get(ref)) for ref, manifest in wanted.items())
     surplus = (ref for ref in owned if ref not in wanted and ref not in kept)
     deletions = (
-        Delete(ref, uid_of(owned[ref]), "no longer needed")
-        for ref in surplus
-        if not is_terminating(owned[ref])
+        Delete(ref, uid_of(owned[ref]), "no longer needed") for ref in surplus if not is_terminating(owned[ref])
     )
     return (*(each for each in writes if each), *deletions)
 

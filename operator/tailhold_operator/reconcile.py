@@ -126,9 +126,7 @@ async def _push(world: World, around: Around, seen: Seen, decision: Decision) ->
     return decision.history
 
 
-async def _give_up(
-    world: World, around: Around, seen: Seen, history: History, push: Push, answer: Declined
-) -> History:
+async def _give_up(world: World, around: Around, seen: Seen, history: History, push: Push, answer: Declined) -> History:
     after = refuse_content(history, push, answer.words, stamp(world.now()))
     manifest = render_history(after, around.identity)
     found = seen.children.get(ref_of(manifest))

@@ -97,9 +97,7 @@ def content_by_digest(seen: Seen, digest: str, target: Target | None) -> Content
     return None
 
 
-def kept_configs(
-    seen: Seen, history: History, more: Iterable[RevisionStatus], parts: Iterable[str]
-) -> set[Ref]:
+def kept_configs(seen: Seen, history: History, more: Iterable[RevisionStatus], parts: Iterable[str]) -> set[Ref]:
     """ConfigMaps of revisions that a rollback may want: nothing that a target needs is deleted."""
     revisions = [*history.revisions, *more]
     pods = {each.pod_digest[:SHORT] for each in revisions} | set(parts)

@@ -135,9 +135,7 @@ def _settled(view: View, failure: Failure | None) -> Finding:
     if fresh and fresh.confirmed >= view.replicas:
         return FINE
     if fresh is None or fresh.ready >= view.replicas:
-        return waiting(
-            Reason.ROLLING_OUT, f"{fresh.confirmed if fresh else 0} of {view.replicas} pods confirm it"
-        )
+        return waiting(Reason.ROLLING_OUT, f"{fresh.confirmed if fresh else 0} of {view.replicas} pods confirm it")
     return fresh.trouble
 
 
@@ -164,9 +162,7 @@ def _replace(view: View, now: datetime) -> Step:
         return _switch(view, now)
     verdict = _verdict(view, now)
     if verdict:
-        failure = Failure(
-            name=view.target.name, reason=verdict.reason.value, message=verdict.message, at=stamp(now)
-        )
+        failure = Failure(name=view.target.name, reason=verdict.reason.value, message=verdict.message, at=stamp(now))
         return _hold(replace(view, history=view.history.with_failure(failure)), failure)
     return _make_room(view, now)
 

@@ -35,19 +35,20 @@ def choose_backend(pod: PodPart, settings: ServerSettings) -> Backend:
 
 
 def _real(pod: PodPart, settings: ServerSettings) -> Backend:
-    from tailhold_server.adapters.engine import VllmEngine, engine_arguments, engine_environment, prepare
+    from tailhold_server.adapters.engine import VllmEngine, engine_arguments, engine_environment, is_cpu_build, prepare
 
     cores = len(os.sched_getaffinity(0))
     local = is_local(pod.generator.model) and is_local(pod.embedder.model)
-    prepare(engine_environment(pod, cores=cores, is_local=local))
+    on_cpu = is_cpu_build()
+    prepare(engine_environment(pod, cores=cores, is_local=local, on_cpu=on_cpu))
     generator = model_folder(pod.generator.model, settings.claims)
     embedder = model_folder(pod.embedder.model, settings.claims)
     words = tokenizer_fingerprint(generator)
     return Backend(
-        load_encoder=lambda: _encoder(embedder, pod),
+        load_encoder=lambda: _encoder(embedder, pod, on_cpu),
         load_tokenizer=lambda: _tokenizer(generator),
         opener=lambda snapshot: open_index(_store(pod, settings), snapshot, _flat, words),
-        engine=VllmEngine(engine_arguments(pod, model_folder=generator)),
+        engine=VllmEngine(engine_arguments(pod, model_folder=generator, on_cpu=on_cpu)),
     )
 
 
@@ -68,12 +69,12 @@ def _stand_in(pod: PodPart, settings: ServerSettings) -> Backend:
     )
 
 
-def _encoder(folder: Path, pod: PodPart) -> Encoder:
+def _encoder(folder: Path, pod: PodPart, on_cpu: bool) -> Encoder:
     from tailhold_server.adapters.encoder import load_encoder
     from tailhold_server.adapters.engine import server_threads
     from tailhold_server.adapters.threads import limit_threads
 
-    if pod.placement.gpu.count == 0:
+    if on_cpu:
         limit_threads(server_threads(pod))
     return load_encoder(folder, pod.embedder)
 

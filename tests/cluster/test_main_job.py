@@ -97,7 +97,7 @@ def test_apply_ends_in_ready_with_the_columns(target: Target, served: dict[str, 
 
 def test_the_status_says_what_was_built_and_how_long_a_start_took(served: dict[str, Any]) -> None:
     status = served["status"]
-    assert status["snapshot"]["documents"] > 200
+    assert status["snapshot"]["documents"] > 100
     assert status["snapshot"]["chunks"] > 1000
     assert status["phases"]
     held = {kind: watch.condition(served, kind)["status"] for kind in ("Accepted", "Available", "RolledOut")}
@@ -238,7 +238,7 @@ def test_a_changed_block_size_makes_new_pods(target: Target, url: str) -> None:
     patch(target, {"engine": {"blockSizeTokens": 64}})
     status = ready(target)["status"]
     assert [(c["path"], c["class"]) for c in status["lastChange"]] == [("engine.blockSizeTokens", "restart")]
-    assert set(identities(target)).isdisjoint(before)
+    until(lambda: set(identities(target)), lambda now: now and now.isdisjoint(before), seconds=120)
     answer(url, "What is apt?")
 
 

@@ -64,9 +64,7 @@ def run(minilm: Path, tmp_path: Path) -> Callable[..., tuple[BuildReport, Snapsh
     ) -> tuple[BuildReport, Snapshot]:
         encoder = PoisonedEncoder(DIMENSION, FINGERPRINT)
         models = Models(encoder, load_tokenizer(minilm), minilm)
-        report = build_with(
-            models, of or part(), claims=claims, config_maps=tmp_path / "maps", progress=progress
-        )
+        report = build_with(models, of or part(), claims=claims, config_maps=tmp_path / "maps", progress=progress)
         return report, open_snapshot(snapshot_folder(claims / "snapshots", report.snapshot), report.snapshot)
 
     return _run
@@ -189,9 +187,7 @@ def test_a_source_that_yields_nothing_does_not_stop_the_others(write: Write, run
     claims = write({"a.txt": "text"})
     report, _ = run(
         claims,
-        part(
-            {"name": "gone", "pvc": {"claimName": "gone"}}, {"name": "s", "pvc": {"claimName": "documents"}}
-        ),
+        part({"name": "gone", "pvc": {"claimName": "gone"}}, {"name": "s", "pvc": {"claimName": "documents"}}),
     )
     assert why(report) == {"gone": Why.UNREADABLE}
     assert report.chunks == 1

@@ -43,9 +43,7 @@ def test_pods_may_write_snapshots_alone(tmp_path: Path) -> None:
 def test_models_are_made_once_even_if_stopped_half_way(tmp_path: Path) -> None:
     code = "import sys, pathlib, tailhold.demo; tailhold.demo.ensure_models(pathlib.Path(sys.argv[1]))"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    stopped = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], env=environment, start_new_session=True
-    )
+    stopped = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], env=environment, start_new_session=True)
     models = tmp_path / "claims" / "models"
     deadline = time.monotonic() + 60
     while not list(models.glob(".smollm2*.part-*")) and time.monotonic() < deadline:
@@ -72,9 +70,7 @@ def check_generator(folder: Path) -> None:
     assert tokenizer.decode(tokenizer.encode(SAMPLE).ids) == SAMPLE
     assert tokenizer.encode("2024").tokens == ["2", "0", "2", "4"]
     template = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    text = template.apply_chat_template(
-        [{"role": "user", "content": "Hi"}], tokenize=False, add_generation_prompt=True
-    )
+    text = template.apply_chat_template([{"role": "user", "content": "Hi"}], tokenize=False, add_generation_prompt=True)
     assert text.endswith("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")
     assert (folder / "model.safetensors").stat().st_size > 200_000_000
     assert not list(folder.glob("*.bin"))

@@ -83,9 +83,7 @@ def test_the_fingerprint_changes_with_weights_and_pooling_alone(copy: Path, enco
     pooled = load_encoder(copy, settings())
     assert pooled.fingerprint != encoder.fingerprint
     weights = load_file(copy / "model.safetensors")
-    save_file(
-        {name: each + 1 for name, each in weights.items()}, copy / "model.safetensors", {"format": "pt"}
-    )
+    save_file({name: each + 1 for name, each in weights.items()}, copy / "model.safetensors", {"format": "pt"})
     assert load_encoder(copy, settings()).fingerprint != pooled.fingerprint
 
 
@@ -97,9 +95,7 @@ def test_the_fingerprint_changes_with_weights_and_pooling_alone(copy: Path, enco
         ({"pooling_mode": "lasttoken"}, "last"),
     ],
 )
-def test_pooling_is_what_the_model_was_trained_with(
-    copy: Path, pooling: dict[str, object], expected: str
-) -> None:
+def test_pooling_is_what_the_model_was_trained_with(copy: Path, pooling: dict[str, object], expected: str) -> None:
     (copy / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
     (copy / "modules.json").write_text(
         json.dumps([{"type": "x.Transformer", "path": ""}, {"type": "x.Pooling", "path": "1_Pooling"}])
@@ -138,9 +134,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_modules_that_are_not_supported_are_named(copy: Path) -> None:
-    (copy / "modules.json").write_text(
-        json.dumps([{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}])
-    )
+    (copy / "modules.json").write_text(json.dumps([{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}]))
     with pytest.raises(StartError, match="Dense"):
         load_encoder(copy, settings())
 
@@ -154,7 +148,5 @@ def test_a_layout_that_cannot_be_read_is_named(copy: Path, text: str) -> None:
 
 def test_minilm_puts_like_meanings_together(minilm: Path) -> None:
     encoder = load_encoder(minilm, settings(384))
-    a, b, c = encoder.encode(
-        ["The cat sits on the mat.", "A kitten is resting on a rug.", "Stocks fell on Monday."]
-    )
+    a, b, c = encoder.encode(["The cat sits on the mat.", "A kitten is resting on a rug.", "Stocks fell on Monday."])
     assert a @ b > 0.4 > a @ c

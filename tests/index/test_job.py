@@ -47,9 +47,7 @@ def ending(job: Job) -> dict[str, object]:
     return said
 
 
-def test_a_build_ends_with_what_the_operator_reads(
-    job: Job, small: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_build_ends_with_what_the_operator_reads(job: Job, small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert build(job[0], None, job[1]) == 0
     said = ending(job)
     assert set(said) == {"snapshot", "documents", "failedDocuments", "chunks", "failures"}

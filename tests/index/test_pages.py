@@ -37,12 +37,9 @@ def test_c94_what_frames_the_page_is_left_out() -> None:
 def test_c94_menus_that_no_tag_marks_are_left_out_of_an_article() -> None:
     menu = "".join(f"<div><a href='/{n}'>Section number {n}</a></div>" for n in range(30))
     body = "".join(
-        f"<p>Paragraph {n} says that the office in street {n} closes at noon on Friday.</p>"
-        for n in range(12)
+        f"<p>Paragraph {n} says that the office in street {n} closes at noon on Friday.</p>" for n in range(12)
     )
-    _, text = read_html(
-        f"<html><body><div>{menu}</div><article><h1>Offices</h1>{body}</article></body></html>"
-    )
+    _, text = read_html(f"<html><body><div>{menu}</div><article><h1>Offices</h1>{body}</article></body></html>")
     assert all(f"street {n} closes" in text for n in range(12))
     assert "Section number" not in text
 
@@ -58,11 +55,7 @@ def test_lists_and_headings_keep_their_form() -> None:
 
 
 @settings(deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(["p", "div", "li", "td", "h2", "b", "span", "section"]), WORD), min_size=1
-    )
-)
+@given(st.lists(st.tuples(st.sampled_from(["p", "div", "li", "td", "h2", "b", "span", "section"]), WORD), min_size=1))
 def test_c94_no_word_of_the_body_is_lost(parts: list[tuple[str, str]]) -> None:
     page = " ".join(f"<{tag}>{word}</{tag}>" for tag, word in parts)
     _, text = read_html(f"<html><body>{page}</body></html>")

@@ -35,9 +35,7 @@ def contents(draw: st.DrawFn) -> Contents:
     count = draw(st.integers(1, 6))
     texts = draw(st.lists(st.text(st.characters(codec="utf-8"), min_size=1), min_size=count, max_size=count))
     documents = draw(
-        st.lists(
-            st.builds(Document, st.just("source"), st.text(), st.text(), st.none() | st.text()), min_size=1
-        )
+        st.lists(st.builds(Document, st.just("source"), st.text(), st.text(), st.none() | st.text()), min_size=1)
     )
     places = st.builds(
         lambda n, start, length: Place(n, start, start + length),
@@ -200,9 +198,7 @@ def test_a_forged_file_is_refused_or_read_within_its_bounds(
     field=st.sampled_from(["count", "dimension", "vocabulary", "format", "kind", "files", "recall"]),
     value=st.one_of(st.integers(-(2**70), 2**70), st.text(max_size=5), st.none(), st.floats(), st.just({})),
 )
-def test_a_forged_manifest_is_refused_or_read_within_its_bounds(
-    tmp_path: Path, field: str, value: object
-) -> None:
+def test_a_forged_manifest_is_refused_or_read_within_its_bounds(tmp_path: Path, field: str, value: object) -> None:
     folder, _ = copy_of(tmp_path)
     name = seal(folder, lambda facts: facts.__setitem__(field, value))
     try:

@@ -158,9 +158,7 @@ def test_an_archives_wanted_members_are_read(pack: Callable[[dict[str, bytes]], 
 
 @pytest.mark.parametrize("pack", [zipped, tarred])
 @pytest.mark.parametrize("name", ["../x.md", "/etc/x.md", "a/../../x.md", "a\\..\\x.md"])
-def test_members_whose_path_leads_out_are_refused(
-    pack: Callable[[dict[str, bytes]], bytes], name: str
-) -> None:
+def test_members_whose_path_leads_out_are_refused(pack: Callable[[dict[str, bytes]], bytes], name: str) -> None:
     found = members(pack({name: b"x", "good.md": b"g"}))
     assert found.pop("good.md") == b"g"
     assert list(found.values()) == [Why.UNSAFE_PATH]
@@ -211,9 +209,7 @@ def test_an_archive_is_fetched_and_proved(served: tuple[str, Path], tmp_path: Pa
     assert read(archive(f"{url}/docs.zip", data), tmp_path) == {"a.md": b"a"}
 
 
-def test_an_archive_that_differs_is_refused_with_both_digests(
-    served: tuple[str, Path], tmp_path: Path
-) -> None:
+def test_an_archive_that_differs_is_refused_with_both_digests(served: tuple[str, Path], tmp_path: Path) -> None:
     url, root = served
     (root / "docs.zip").write_bytes(zipped({"a.md": b"changed"}))
     [item] = read_source(archive(f"{url}/docs.zip", b"reviewed"), tmp_path, tmp_path)

@@ -55,9 +55,7 @@ def test_c86_text_without_spaces_is_cut_by_tokens(tokenizer: Tokenizer, marked_u
         assert max(len(chunk.text) for chunk in chunks) < 1500
     last = list(splitter(tokenizer).split("", chinese, marked_up=marked_up))[-1]
     assert last.text.endswith("复印机密码是蓝色。")
-    assert all(
-        chunk.text[-1] in "。" for chunk in splitter(tokenizer).split("", chinese, marked_up=marked_up)
-    )
+    assert all(chunk.text[-1] in "。" for chunk in splitter(tokenizer).split("", chinese, marked_up=marked_up))
 
 
 @pytest.mark.parametrize("words", [509, 510, 511, 512, 513, 2000])
@@ -79,9 +77,7 @@ def test_c91_no_room_for_text_is_said_at_the_start(tokenizer: Tokenizer) -> None
 
 @settings(deadline=None, max_examples=60)
 @given(data=st.data(), most=st.integers(32, 60), marked_up=st.booleans())
-def test_c86_chunks_cover_the_text_under_the_cap(
-    minilm: Path, data: st.DataObject, most: int, marked_up: bool
-) -> None:
+def test_c86_chunks_cover_the_text_under_the_cap(minilm: Path, data: st.DataObject, most: int, marked_up: bool) -> None:
     tokenizer = load_tokenizer(minilm)
     text = "".join(data.draw(st.lists(st.text(data.draw(ALPHABETS), max_size=300), max_size=3)))
     overlap = data.draw(st.integers(0, most // 2))

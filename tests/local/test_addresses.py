@@ -53,9 +53,7 @@ def test_names_of_links_fit_the_kernel() -> None:
         ({"10.203.1.2": "vpn"}, ("10.203.1.2", "vpn")),
     ],
 )
-def test_a_foreign_route_into_the_range_is_found(
-    routes: dict[str, str], expected: tuple[str, str] | None
-) -> None:
+def test_a_foreign_route_into_the_range_is_found(routes: dict[str, str], expected: tuple[str, str] | None) -> None:
     assert overlapping(Addresses(3), routes) == expected
 
 

@@ -59,9 +59,7 @@ def namespace(cluster: Cluster) -> Iterator[str]:
 def run(cluster: Cluster, image: str, namespace: str) -> Callable[..., None]:
     """Start a pod of one Python program."""
 
-    def start(
-        name: str, program: str, *, resources: dict[str, str] | None = None, ready: bool = True
-    ) -> None:
+    def start(name: str, program: str, *, resources: dict[str, str] | None = None, ready: bool = True) -> None:
         container = {
             "name": "program",
             "image": image,
@@ -86,9 +84,7 @@ def run(cluster: Cluster, image: str, namespace: str) -> Callable[..., None]:
 def web(cluster: Cluster, run: Callable[..., None], namespace: str) -> str:
     """The address of a Service before a web server."""
     run("server", SERVE)
-    cluster.kubectl(
-        "expose", "pod", "server", "-n", namespace, "--name=web", "--port=80", "--target-port=8080"
-    )
+    cluster.kubectl("expose", "pod", "server", "-n", namespace, "--name=web", "--port=80", "--target-port=8080")
     address = cluster.kubectl("get", "service", "web", "-n", namespace, "-o", "jsonpath={.spec.clusterIP}")
     until(lambda: bool(_endpoints(cluster)))
     return address
@@ -312,12 +308,8 @@ def _start_and_stop(seconds: float, how: signal.Signals) -> None:
     process.wait(timeout=10)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "how"), [(0.35, signal.SIGKILL), (0.6, signal.SIGINT), (2.5, signal.SIGKILL)]
-)
-def test_down_leaves_nothing_of_an_up_that_was_cut_off(
-    crashing: Layout, seconds: float, how: signal.Signals
-) -> None:
+@pytest.mark.parametrize(("seconds", "how"), [(0.35, signal.SIGKILL), (0.6, signal.SIGINT), (2.5, signal.SIGKILL)])
+def test_down_leaves_nothing_of_an_up_that_was_cut_off(crashing: Layout, seconds: float, how: signal.Signals) -> None:
     _start_and_stop(seconds, how)
     members = _members(crashing)
     slot = Cluster.find(CRASHING).settings.slot if CRASHING in names() else 9

@@ -21,18 +21,14 @@ def plan_of(settings: Settings) -> Plan:
     return files.plan(LAYOUT, Addresses(settings.slot), settings, binaries.located())
 
 
-@pytest.mark.parametrize(
-    "settings", [Settings(0), Settings(9, nodes=2, gpus=3, gpu_numa=(0, 1)), Settings(1, gpus=64)]
-)
+@pytest.mark.parametrize("settings", [Settings(0), Settings(9, nodes=2, gpus=3, gpu_numa=(0, 1)), Settings(1, gpus=64)])
 def test_settings_and_plans_survive_being_written(settings: Settings) -> None:
     assert Settings.from_json(settings.to_json()) == settings
     plan = plan_of(settings)
     assert Plan.from_json(plan.to_json()) == plan
 
 
-@pytest.mark.parametrize(
-    "fields", [{"slot": 10}, {"slot": -1}, {"slot": 0, "nodes": 3}, {"slot": 0, "gpus": -1}]
-)
+@pytest.mark.parametrize("fields", [{"slot": 10}, {"slot": -1}, {"slot": 0, "nodes": 3}, {"slot": 0, "gpus": -1}])
 def test_a_cluster_that_cannot_be_is_refused(fields: dict[str, int]) -> None:
     with pytest.raises(LocalError):
         Settings(**fields)

@@ -45,10 +45,7 @@ def test_available_memory_is_read() -> None:
 
 
 def test_each_missing_package_is_named_once() -> None:
-    present = {
-        program: program not in ("containerd", "containerd-shim-runc-v2", "nft")
-        for program in machine.PROGRAMS
-    }
+    present = {program: program not in ("containerd", "containerd-shim-runc-v2", "nft") for program in machine.PROGRAMS}
     assert machine.missing_packages(present) == ("containerd", "nftables")
 
 

@@ -59,12 +59,8 @@ def test_ready_sums_up(findings: dict[ConditionType, Finding]) -> None:
 
 
 @given(WHOLE, st.integers(1, 99))
-def test_each_condition_says_which_spec_it_speaks_of(
-    findings: dict[ConditionType, Finding], generation: int
-) -> None:
-    assert {each.observed_generation for each in set_conditions((), findings, generation, NOW)} == {
-        generation
-    }
+def test_each_condition_says_which_spec_it_speaks_of(findings: dict[ConditionType, Finding], generation: int) -> None:
+    assert {each.observed_generation for each in set_conditions((), findings, generation, NOW)} == {generation}
 
 
 def test_times_are_whole_seconds_in_utc() -> None:

@@ -107,9 +107,7 @@ async def test_a_failing_pass_stops_nobody_and_is_tried_again(controller: Contro
 class TestStandstill:
     """C12."""
 
-    async def test_a_resync_that_does_not_come(
-        self, controller: Controller, stage: Stage, ticks: Ticks
-    ) -> None:
+    async def test_a_resync_that_does_not_come(self, controller: Controller, stage: Stage, ticks: Ticks) -> None:
         controller.start()
         await until_written(stage, "apply Job")
         controller.pulse.resynced = ticks.now - 1000

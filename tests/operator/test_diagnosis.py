@@ -12,9 +12,7 @@ GPU = "nvidia.com/gpu"
 
 
 def pod(status: dict[str, Any], **labels: str) -> Any:
-    return read_pod(
-        {"metadata": {"name": "a", "labels": labels}, "spec": {"nodeName": "n1"}, "status": status}
-    )
+    return read_pod({"metadata": {"name": "a", "labels": labels}, "spec": {"nodeName": "n1"}, "status": status})
 
 
 def container(
@@ -120,9 +118,7 @@ def test_an_attempt_that_failed_is_named_while_the_next_one_runs() -> None:
     ended = container({"terminated": KILLED}) | {"phase": "Failed"}
     label = {"tailhold.dev/index-build": SHORT}
     pods = [pod(ended, **label), pod(container(), **label)]
-    found = assess(
-        BUILD, None, [job(SHORT)], pods, {"step": "embed", "done": 5, "total": 9, "unit": "chunks"}
-    )
+    found = assess(BUILD, None, [job(SHORT)], pods, {"step": "embed", "done": 5, "total": 9, "unit": "chunks"})
     assert found.finding.message == "embed: 5 of 9 chunks; attempt 2, the last one ended: OOMKilled"
 
 

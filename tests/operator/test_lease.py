@@ -114,9 +114,7 @@ async def test_writing_stops_before_another_may_start(
     assert second.may_write
 
 
-async def test_the_wall_clock_decides_nothing(
-    first: Lease, second: Lease, ticks: Ticks, wall: FakeClock
-) -> None:
+async def test_the_wall_clock_decides_nothing(first: Lease, second: Lease, ticks: Ticks, wall: FakeClock) -> None:
     await first.attempt()
     await second.attempt()
     wall.pass_by(days=-400)
@@ -133,9 +131,7 @@ async def test_what_is_given_up_is_free_at_once(first: Lease, second: Lease) -> 
     assert await second.attempt()
 
 
-async def test_of_two_that_ask_at_once_one_wins(
-    first: Lease, second: Lease, cluster: Flaky, ticks: Ticks
-) -> None:
+async def test_of_two_that_ask_at_once_one_wins(first: Lease, second: Lease, cluster: Flaky, ticks: Ticks) -> None:
     await first.attempt()
     await first.release()
     stale = await cluster.read(REF)

@@ -21,9 +21,7 @@ def manifest(kind: str, name: str, spec: dict[str, Any]) -> Manifest:
 
 VALUES = st.recursive(
     st.one_of(st.booleans(), st.integers(0, 3), st.sampled_from(["a", "b"])),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=2), st.dictionaries(st.sampled_from("xyz"), inner, max_size=2)
-    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(st.sampled_from("xyz"), inner, max_size=2)),
     max_leaves=5,
 )
 SPECS = st.dictionaries(st.sampled_from("pqr"), VALUES, max_size=3)
@@ -54,9 +52,7 @@ def test_a_performed_plan_leaves_nothing_to_do(desired: list[Manifest], start: l
 
 
 @given(WORLDS, WORLDS, st.sets(st.sampled_from("abcd")))
-def test_what_is_kept_is_never_deleted(
-    desired: list[Manifest], start: list[Manifest], keep: set[str]
-) -> None:
+def test_what_is_kept_is_never_deleted(desired: list[Manifest], start: list[Manifest], keep: set[str]) -> None:
     there = {ref_of(each): stored(each) for each in start}
     kept = frozenset(ref for ref in there if ref.name in keep)
     assert not {write.ref for write in plan(desired, there, kept) if isinstance(write, Delete)} & kept

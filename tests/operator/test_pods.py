@@ -27,13 +27,9 @@ def pods(handler: object) -> HttpPods:
     ("status", "body", "expected"),
     [
         pytest.param(200, {"contentDigest": "x"}, Taken(), id="taken"),
-        pytest.param(
-            422, {"error": {"message": "no such template"}}, Declined("no such template"), id="refused"
-        ),
+        pytest.param(422, {"error": {"message": "no such template"}}, Declined("no such template"), id="refused"),
         pytest.param(400, {}, Declined("status 400"), id="refused without words"),
-        pytest.param(
-            401, {"error": {"message": "expired"}}, Unanswered("expired"), id="a key that is not there yet"
-        ),
+        pytest.param(401, {"error": {"message": "expired"}}, Unanswered("expired"), id="a key that is not there yet"),
         pytest.param(503, {"error": {"message": "loading"}}, Unanswered("loading"), id="busy"),
     ],
 )

@@ -86,9 +86,7 @@ class Place:
     async def children(self) -> dict[str, Manifest]:
         uid = (await self.pipeline())["metadata"]["uid"]
         labels = f"{names.LABEL_PIPELINE_UID}={uid}"
-        found = [
-            each for kind in CHILD_KINDS for each in await self.cluster.find(kind, self.namespace, labels)
-        ]
+        found = [each for kind in CHILD_KINDS for each in await self.cluster.find(kind, self.namespace, labels)]
         return {f"{each['kind']}/{each['metadata']['name']}": each for each in found}
 
     async def versions(self) -> dict[str, str]:
@@ -121,9 +119,7 @@ class Place:
 
     async def _job_complete(self) -> Manifest | None:
         jobs = [each for each in (await self.children()).values() if each["kind"] == "Job"]
-        done = (
-            each for each in jobs for c in each["status"].get("conditions", ()) if c["type"] == "Complete"
-        )
+        done = (each for each in jobs for c in each["status"].get("conditions", ()) if c["type"] == "Complete")
         return next(done, None)
 
     @staticmethod
@@ -267,9 +263,9 @@ async def test_a_killed_operator_leaves_nothing_undone_and_nothing_twice(
     await place.build()
     await place.live()
     kinds = Counter(name.partition("/")[0] for name in await place.children())
-    assert {
-        kind: kinds[kind] for kind in ("Deployment", "Job", "Service", "ServiceAccount")
-    } == dict.fromkeys(("Deployment", "Job", "Service", "ServiceAccount"), 1)
+    assert {kind: kinds[kind] for kind in ("Deployment", "Job", "Service", "ServiceAccount")} == dict.fromkeys(
+        ("Deployment", "Job", "Service", "ServiceAccount"), 1
+    )
     assert kinds["ConfigMap"] == 6
     before = await place.versions()
     await place.step()

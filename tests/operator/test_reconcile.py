@@ -35,16 +35,13 @@ def only(stage: Stage, part: str, fate: Fate) -> None:
 def except_for(stage: Stage, part: str, fate: Fate) -> None:
     """Let servers of all other pod parts fare badly."""
     label = names.LABEL_POD_PART
-    stage.controllers.fate = lambda owner: (
-        Fate() if owner["metadata"]["labels"].get(label) in (part, None) else fate
-    )
+    stage.controllers.fate = lambda owner: Fate() if owner["metadata"]["labels"].get(label) in (part, None) else fate
 
 
 def test_a_pipeline_becomes_ready(served: Stage) -> None:
     assert served.condition("Ready") == ("True", "Reconciled")
     assert {
-        kind: served.condition(kind)[0]
-        for kind in ("Accepted", "IndexLoaded", "ModelLoaded", "Available", "RolledOut")
+        kind: served.condition(kind)[0] for kind in ("Accepted", "IndexLoaded", "ModelLoaded", "Available", "RolledOut")
     } == dict.fromkeys(("Accepted", "IndexLoaded", "ModelLoaded", "Available", "RolledOut"), "True")
     status = served.status()
     assert (status["replicasText"], status["url"]) == ("2/2", "http://handbook.team.svc/v1")
@@ -154,9 +151,7 @@ class TestIndex:
         served.put(spec(), annotations={names.ANNOTATION_REBUILD: "again"})
         served.step()
         job = max(served.cluster.of_kind("Job"), key=lambda each: int(each["metadata"]["resourceVersion"]))
-        env = {
-            each["name"]: each["value"] for each in job["spec"]["template"]["spec"]["containers"][0]["env"]
-        }
+        env = {each["name"]: each["value"] for each in job["spec"]["template"]["spec"]["containers"][0]["env"]}
         assert env["TAILHOLD_PINNED_SNAPSHOTS"] == snapshot
 
     def test_old_jobs_go_beyond_two(self, served: Stage) -> None:
@@ -275,9 +270,7 @@ class TestRollout:
     def test_a_model_that_is_not_there_never_touches_what_serves(self, served: Stage) -> None:
         old = served.served()
         told = {"reason": "ModelNotFound", "message": "/var/lib/tailhold/claims/models/big is not there"}
-        except_for(
-            served, old, Fate(ready=False, waiting="CrashLoopBackOff", exit_code=2, ending=told, restarts=4)
-        )
+        except_for(served, old, Fate(ready=False, waiting="CrashLoopBackOff", exit_code=2, ending=told, restarts=4))
         served.put(spec(generator={"model": {"pvc": {"claimName": "models", "path": "big"}}}))
         served.run(seconds=120)
         assert served.condition("ModelLoaded") == ("False", "ModelNotFound")
@@ -382,11 +375,7 @@ class TestRoom:
         def fate(owner: Manifest) -> Fate:
             part = owner["metadata"]["labels"].get(names.LABEL_POD_PART)
             taken = served.deployments().get(old, 0)
-            return (
-                Fate()
-                if part in (old, None) or taken < room
-                else Fate(ready=False, unschedulable=self.NO_GPU)
-            )
+            return Fate() if part in (old, None) or taken < room else Fate(ready=False, unschedulable=self.NO_GPU)
 
         served.controllers.fate = fate
 
@@ -510,9 +499,7 @@ class TestNeighbours:
 
     def test_children_of_a_deleted_namesake_are_waited_out(self, served: Stage) -> None:
         """P4: the same name, another UID."""
-        old = {
-            ref: each for ref, each in served.cluster.objects.items() if ref.kind not in ("Pod", names.KIND)
-        }
+        old = {ref: each for ref, each in served.cluster.objects.items() if ref.kind not in ("Pod", names.KIND)}
         served.cluster.drop(Ref(names.KIND, NAMESPACE, NAME))
         served.cluster.objects |= old
         served.put(spec())
@@ -523,9 +510,7 @@ class TestNeighbours:
             served.cluster.drop(ref)
         served.settle()
         uid = served.cluster.objects[Ref(names.KIND, NAMESPACE, NAME)]["metadata"]["uid"]
-        owners = {
-            each["metadata"]["ownerReferences"][0]["uid"] for each in served.cluster.of_kind("ConfigMap")
-        }
+        owners = {each["metadata"]["ownerReferences"][0]["uid"] for each in served.cluster.of_kind("ConfigMap")}
         assert owners == {uid}
 
     def test_what_somebody_changed_is_put_right(self, served: Stage) -> None:
@@ -593,9 +578,7 @@ class TestNeighbours:
         for at in range(9):
             head = {"name": f"refused-{at}", "namespace": NAMESPACE, "labels": dict(labels)}
             status = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no device"}
-            served.cluster.put(
-                {"apiVersion": "v1", "kind": "Pod", "metadata": head, "spec": {}, "status": status}
-            )
+            served.cluster.put({"apiVersion": "v1", "kind": "Pod", "metadata": head, "spec": {}, "status": status})
         served.settle()
         assert sum("refused-" in pod["metadata"]["name"] for pod in served.cluster.of_kind("Pod")) == 3
 
@@ -608,9 +591,7 @@ def test_a_deleted_pipeline_is_left_to_the_garbage_collector(served: Stage) -> N
     """C11: no finalizer, so nothing has to be done, and nothing is."""
     assert "finalizers" not in served.cluster.objects[Ref(names.KIND, NAMESPACE, NAME)]["metadata"]
     before = len(served.cluster.writes)
-    served.cluster.objects[Ref(names.KIND, NAMESPACE, NAME)]["metadata"]["deletionTimestamp"] = (
-        "2026-01-01T00:00:00Z"
-    )
+    served.cluster.objects[Ref(names.KIND, NAMESPACE, NAME)]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert served.step() is None
     served.cluster.drop(Ref(names.KIND, NAMESPACE, NAME))
     assert served.step() is None

@@ -31,9 +31,7 @@ def rendered(case: str) -> list[Manifest]:
     spec = codec.load_lenient(Spec, given_["spec"])
     asked = asked_for(identity.name, spec, "")
     setup = (
-        Setup(
-            **{key: tuple(each) if isinstance(each, list) else each for key, each in given_["setup"].items()}
-        )
+        Setup(**{key: tuple(each) if isinstance(each, list) else each for key, each in given_["setup"].items()})
         if "setup" in given_
         else SETUP
     )

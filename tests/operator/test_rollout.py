@@ -57,9 +57,7 @@ def sides(draw: st.DrawFn) -> Side:
 def histories(draw: st.DrawFn) -> History:
     drained = draw(st.one_of(st.just(""), MOMENTS.map(stamp)))
     served = draw(st.sampled_from([(revision(OLD),), (revision(OLD), revision(NEW)), ()]))
-    return History(
-        revisions=served, drained_at=drained, switched_at=draw(st.one_of(st.just(""), MOMENTS.map(stamp)))
-    )
+    return History(revisions=served, drained_at=drained, switched_at=draw(st.one_of(st.just(""), MOMENTS.map(stamp))))
 
 
 @st.composite
@@ -210,9 +208,7 @@ def test_of_several_pods_only_as_many_go_as_lack_room() -> None:
     seen = view(side(wanted=3, pods=3, ready=3), side(wanted=3, pods=3, ready=1, homeless=2), replicas=3)
     step = advance(seen, NOW)
     assert step.replicas == {part(OLD): 1, part(NEW): 3}
-    shrunk = replace(
-        seen, sides={**seen.sides, part(OLD): side(wanted=1, pods=1, ready=1)}, history=step.history
-    )
+    shrunk = replace(seen, sides={**seen.sides, part(OLD): side(wanted=1, pods=1, ready=1)}, history=step.history)
     assert advance(shrunk, NOW + timedelta(seconds=1)).replicas[part(OLD)] == 1
 
 

@@ -50,9 +50,7 @@ class Site:
 
     def grant(self, namespace: str, rules: tuple[Rule, ...]) -> None:
         path = f"{RBAC}/namespaces/{namespace}"
-        self.make(
-            f"{path}/roles", {"metadata": {"name": "operator"}, "rules": [rendered(each) for each in rules]}
-        )
+        self.make(f"{path}/roles", {"metadata": {"name": "operator"}, "rules": [rendered(each) for each in rules]})
         subject = {"kind": "User", "name": OPERATOR_USER, "apiGroup": "rbac.authorization.k8s.io"}
         reference = {"kind": "Role", "name": "operator", "apiGroup": "rbac.authorization.k8s.io"}
         self.make(
@@ -89,9 +87,7 @@ class Site:
         manifest["metadata"]["namespace"] = self.team
         headers = {"Content-Type": "application/apply-patch+yaml"}
         query = {"fieldManager": "user", "force": "true"}
-        answer = self.admin.patch(
-            self.path(names.KIND, worlds.NAME), json=manifest, params=query, headers=headers
-        )
+        answer = self.admin.patch(self.path(names.KIND, worlds.NAME), json=manifest, params=query, headers=headers)
         assert answer.is_success, answer.text
 
     def path(self, kind: str, name: str | None = None, sub: str | None = None) -> str:
@@ -112,16 +108,12 @@ class Site:
     def versions(self) -> dict[str, str]:
         found = [(kind, each) for kind in CHILD_KINDS for each in self.all(kind)]
         found.append((names.KIND, self.get(names.KIND, worlds.NAME)))
-        return {
-            f"{kind}/{each['metadata']['name']}": each["metadata"]["resourceVersion"] for kind, each in found
-        }
+        return {f"{kind}/{each['metadata']['name']}": each["metadata"]["resourceVersion"] for kind, each in found}
 
     def finish_job(self) -> None:
         """Play kubelet."""
         pod = until(
-            lambda: next(
-                (each for each in self.all("Pod") if names.LABEL_BUILD in each["metadata"]["labels"]), {}
-            )
+            lambda: next((each for each in self.all("Pod") if names.LABEL_BUILD in each["metadata"]["labels"]), {})
         )
         ended = {
             "exitCode": 0,
@@ -271,9 +263,7 @@ def refuse_pods(site: Site, count: int) -> None:
     headers = {"Content-Type": "application/merge-patch+json"}
     for at in range(count):
         metadata = {"name": f"refused-{at}", "labels": template["metadata"]["labels"]}
-        site.make(
-            site.path("Pod"), {"metadata": metadata, "spec": template["spec"] | {"restartPolicy": "Never"}}
-        )
+        site.make(site.path("Pod"), {"metadata": metadata, "spec": template["spec"] | {"restartPolicy": "Never"}})
         status = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no device"}
         path = site.path("Pod", f"refused-{at}", "status")
         site.admin.patch(path, json={"status": status}, headers=headers).raise_for_status()

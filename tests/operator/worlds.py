@@ -114,9 +114,5 @@ class Stage:
 
     def children(self) -> dict[Ref, Manifest]:
         """Everything but the pipeline, its pods and Events, without what differs from run to run."""
-        left = {
-            ref: each
-            for ref, each in self.cluster.objects.items()
-            if ref.kind not in ("Pod", "Event", names.KIND)
-        }
+        left = {ref: each for ref, each in self.cluster.objects.items() if ref.kind not in ("Pod", "Event", names.KIND)}
         return {ref: each.get("spec") or each.get("data") or {} for ref, each in left.items()}

@@ -12,7 +12,13 @@ from rag_server import pod_part
 from tailhold_api.parts import PodPart
 from tailhold_api.placement import Cpu, Gpu, Placement
 from tailhold_api.serving import Engine
-from tailhold_server.adapters.engine import _ARGUMENTS, engine_arguments, engine_environment, prepare
+from tailhold_server.adapters.engine import (
+    _ARGUMENTS,
+    engine_arguments,
+    engine_environment,
+    is_cpu_build,
+    prepare,
+)
 
 
 def placed(gpus: int, cores: int = 4, *, tensor_parallel: int = 1) -> PodPart:
@@ -29,11 +35,11 @@ def test_every_field_of_the_engine_is_an_argument() -> None:
 def test_every_argument_is_one_of_the_installed_vllm() -> None:
     arg_utils = pytest.importorskip("vllm.engine.arg_utils")
     known = {field.name for field in dataclasses.fields(arg_utils.AsyncEngineArgs)}
-    assert set(engine_arguments(placed(0), model_folder=Path("/models/m"))) <= known
+    assert set(engine_arguments(placed(0), model_folder=Path("/models/m"), on_cpu=True)) <= known
 
 
 def test_the_cache_is_given_in_bytes_and_only_safetensors_are_read() -> None:
-    arguments = engine_arguments(pod_part(kv_cache_mebibytes=100), model_folder=Path("/models/m"))
+    arguments = engine_arguments(pod_part(kv_cache_mebibytes=100), model_folder=Path("/models/m"), on_cpu=True)
     assert arguments["kv_cache_memory_bytes"] == 100 * 1024 * 1024
     assert arguments["load_format"] == "safetensors"
     assert arguments["trust_remote_code"] is False
@@ -41,22 +47,27 @@ def test_the_cache_is_given_in_bytes_and_only_safetensors_are_read() -> None:
 
 def test_workers_are_spawned_and_nothing_is_reported_home() -> None:
     """C101."""
-    environment = engine_environment(placed(1), cores=4, is_local=True)
+    environment = engine_environment(placed(1), cores=4, is_local=True, on_cpu=False)
     assert environment["VLLM_WORKER_MULTIPROC_METHOD"] == "spawn"
     assert environment["VLLM_NO_USAGE_STATS"] == "1"
     assert environment["HF_HUB_OFFLINE"] == environment["TRANSFORMERS_OFFLINE"] == "1"
-    assert "HF_HUB_OFFLINE" not in engine_environment(placed(1), cores=4, is_local=False)
+    assert "HF_HUB_OFFLINE" not in engine_environment(placed(1), cores=4, is_local=False, on_cpu=False)
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(1, "1"), (2, "1"), (4, "3"), (16, "12")])
 def test_engine_and_server_share_the_cores_of_a_cpu_pod(cores: int, threads: str) -> None:
-    environment = engine_environment(placed(0, cores), cores=cores, is_local=True)
+    environment = engine_environment(placed(0, cores), cores=cores, is_local=True, on_cpu=True)
     assert environment["OMP_NUM_THREADS"] == threads
 
 
 def test_one_worker_on_the_cpu_is_the_engines_own_process() -> None:
-    assert engine_arguments(placed(0), model_folder=Path("/m"))["distributed_executor_backend"] == "uni"
-    assert "distributed_executor_backend" not in engine_arguments(placed(1), model_folder=Path("/m"))
+    on_cpu = engine_arguments(placed(1), model_folder=Path("/m"), on_cpu=True)
+    assert on_cpu["distributed_executor_backend"] == "uni"
+    assert "distributed_executor_backend" not in engine_arguments(placed(1), model_folder=Path("/m"), on_cpu=False)
+
+
+def test_the_installed_build_is_known() -> None:
+    assert is_cpu_build()
 
 
 def test_what_a_service_called_vllm_injects_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,8 +61,7 @@ def _volumes(part: BuildPart, build: str, identity: Identity) -> tuple[list[Mani
     wanted = dict.fromkeys(source.config_map.name for source in sources if source.config_map)
     config = [pod.config_map("build", identity.child("build", build), f"{names.CONFIG_FOLDER}/build")]
     config += [
-        pod.config_map(f"documents-{at}", name, f"{names.CONFIG_MAPS_FOLDER}/{name}")
-        for at, name in enumerate(wanted)
+        pod.config_map(f"documents-{at}", name, f"{names.CONFIG_MAPS_FOLDER}/{name}") for at, name in enumerate(wanted)
     ]
     claims, claim_mounts = pod.claims(_claimed(part), writable=part.store.claim_name)
     cache, cache_mounts = pod.scratch(_CACHE_MEBIBYTES)

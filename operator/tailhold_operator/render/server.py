@@ -90,9 +90,7 @@ def _volumes(part: PodPart, identity: Identity, short: str) -> tuple[list[Manife
 def _life(part: PodPart) -> Manifest:
     """Ports and probes. Liveness is asked only after the start-up probe has passed."""
     tries = math.ceil(part.server.startup_seconds / _STARTUP_PERIOD_SECONDS)
-    startup = pod.probe(
-        "/startupz", periodSeconds=_STARTUP_PERIOD_SECONDS, timeoutSeconds=3, failureThreshold=tries
-    )
+    startup = pod.probe("/startupz", periodSeconds=_STARTUP_PERIOD_SECONDS, timeoutSeconds=3, failureThreshold=tries)
     return {
         "ports": [
             {"name": "http", "containerPort": names.HTTP_PORT, "protocol": "TCP"},

@@ -183,14 +183,10 @@ def _layout(folder: Path) -> Layout:
 def _pooling(path: Path) -> str:
     settings = json.loads(path.read_text())
     asked = [key for key, value in settings.items() if key.startswith("pooling_mode_") and value is True]
-    names = {
-        name.removeprefix("pooling_mode_").removesuffix("_token").removesuffix("_tokens") for name in asked
-    }
+    names = {name.removeprefix("pooling_mode_").removesuffix("_token").removesuffix("_tokens") for name in asked}
     names = names or {str(settings.get("pooling_mode", "mean"))}
     if len(names) != 1 or not names <= _POOLINGS.keys():
-        raise StartError(
-            Reason.START_FAILED, f"{path}: pooling {sorted(names)} is not supported; mean, cls are"
-        )
+        raise StartError(Reason.START_FAILED, f"{path}: pooling {sorted(names)} is not supported; mean, cls are")
     return _POOLINGS[names.pop()]
 
 

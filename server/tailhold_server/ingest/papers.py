@@ -5,9 +5,7 @@ from typing import Any
 
 from tailhold_server.ingest.report import UnreadableError, Why
 
-_BROKEN_WORD = re.compile(
-    r"(?<=[^\W\d_])(?:[-\u00ad\u2010]\r?\n|[\x02\ufffe](?:\r?\n)?)(?=[^\W\d_])(?![A-Z])"
-)
+_BROKEN_WORD = re.compile(r"(?<=[^\W\d_])(?:[-\u00ad\u2010]\r?\n|[\x02\ufffe](?:\r?\n)?)(?=[^\W\d_])(?![A-Z])")
 """A word broken over two lines. Where pdfium knows a line's last hyphen, it gives U+0002 or U+FFFE for it."""
 _OTHER_HYPHEN = re.compile("[\x02\ufffe]")
 _PASSWORD = 4

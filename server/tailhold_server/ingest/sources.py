@@ -32,9 +32,7 @@ class Found:
 def is_wanted(path: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
     """Whether the globs take a file. `**` is any number of folders; letter case makes no difference."""
     parts = path.casefold().split("/")
-    return any(_matches(parts, glob) for glob in include) and not any(
-        _matches(parts, glob) for glob in exclude
-    )
+    return any(_matches(parts, glob) for glob in include) and not any(_matches(parts, glob) for glob in exclude)
 
 
 def read_source(

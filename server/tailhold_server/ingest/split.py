@@ -38,9 +38,7 @@ class Splitter:
         self._tokenizer = tokenizer
         self._unknown = _unknown_id(tokenizer)
         self._prefix = embedder.passage_prefix
-        self._room = (
-            embedder.max_tokens - tokenizer.num_special_tokens_to_add(False) - self.size(self._prefix)
-        )
+        self._room = embedder.max_tokens - tokenizer.num_special_tokens_to_add(False) - self.size(self._prefix)
         capacity = min(chunking.max_tokens, self._room)
         if capacity < _SHORTEST:
             raise StartError(
