@@ -23,6 +23,12 @@ def is_ready(pipeline: dict[str, Any]) -> bool:
     return bool(ready["status"] == "True" and ready.get("observedGeneration") == pipeline["metadata"]["generation"])
 
 
+def is_stalled(pipeline: dict[str, Any]) -> bool:
+    """Whether the operator has said of the newest spec that it cannot go on without the user."""
+    stalled = condition(pipeline, "Stalled")
+    return bool(stalled["status"] == "True" and stalled.get("observedGeneration") == pipeline["metadata"]["generation"])
+
+
 def headline(pipeline: dict[str, Any]) -> str:
     """Why it is not ready yet, with the progress of the step that runs."""
     ready = condition(pipeline, "Ready")
@@ -47,7 +53,7 @@ def until_ready(
             raise NotReadyError(f"there is no RagPipeline {name} in namespace {namespace}")
         if is_ready(pipeline):
             return pipeline
-        if condition(pipeline, "Stalled")["status"] == "True":
+        if is_stalled(pipeline):
             raise NotReadyError(headline(pipeline))
         if (line := headline(pipeline)) != last:
             on_change(last := line)

@@ -10,7 +10,6 @@ from spec_examples import MINIMAL, at, merged
 
 from tailhold.target import CommandError, Target
 from tailhold_api import names
-from tailhold_api.crd import custom_resource_definition
 from tailhold_api.fields import Model, Rule
 from tailhold_api.spec import Spec
 
@@ -37,10 +36,9 @@ RULES = [pytest.param(path, rule, id=f"{'.'.join(path) or 'spec'}: {rule.message
 
 
 @pytest.fixture(scope="module")
-def api(cluster_target: Target) -> Target:
-    cluster_target.apply(custom_resource_definition())
-    cluster_target.kubectl("wait", "--for=condition=Established", f"crd/{names.PLURAL}.{names.GROUP}", "--timeout=30s")
-    return cluster_target
+def api(equipped: Target) -> Target:
+    """The API server with the CRD as helm installed it."""
+    return equipped
 
 
 def pipeline(spec: dict[str, Any], name: str = "rules") -> dict[str, Any]:
@@ -112,4 +110,4 @@ def test_every_field_is_explained(api: Target) -> None:
 
 
 def test_the_short_name_and_the_category_list_pipelines(api: Target) -> None:
-    assert api.kubectl("get", "ragp") == api.kubectl("get", "tailhold") == ""
+    assert api.kubectl("get", "ragp", "-n", "kube-public") == api.kubectl("get", "tailhold", "-n", "kube-public") == ""

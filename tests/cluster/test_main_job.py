@@ -250,7 +250,8 @@ def test_rights_used_are_the_rights_granted(target: Target, cluster: Cluster, se
     found = list(events(cluster.logs / "audit.log", OPERATOR))
     refused = [e["requestURI"] for e in found if e.get("responseStatus", {}).get("code") == httpx.codes.FORBIDDEN]
     assert refused == []
-    assert granted(roles) - used(iter(found)) == set(), "granted and never used"
+    # Pods that kubelet refused are removed; it refuses none in this story, and tests/operator has one where it does.
+    assert granted(roles) - used(iter(found)) <= {("", "pods", "delete")}, "granted and never used"
 
 
 def test_delete_leaves_no_child(target: Target, served: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+CREATED = 201
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 
 
@@ -21,13 +22,15 @@ def events(log: Path, user: str, *, after: str = "") -> Iterator[dict[str, Any]]
 
 def used(found: Iterator[dict[str, Any]]) -> set[tuple[str, str, str]]:
     """(API group, resource with subresource, verb) of each request for a resource."""
-    return {_right(event) for event in found if "objectRef" in event and "resource" in event["objectRef"]}
+    return {right for event in found if "resource" in event.get("objectRef", {}) for right in _rights(event)}
 
 
-def _right(event: dict[str, Any]) -> tuple[str, str, str]:
+def _rights(event: dict[str, Any]) -> set[tuple[str, str, str]]:
     ref = event["objectRef"]
     sub = f"/{ref['subresource']}" if ref.get("subresource") else ""
-    return ref.get("apiGroup", ""), ref["resource"] + sub, event["verb"]
+    # A server-side apply that makes an object is logged as a patch and needs the right to create as well.
+    made = {"create"} if event.get("responseStatus", {}).get("code") == CREATED else set()
+    return {(ref.get("apiGroup", ""), ref["resource"] + sub, verb) for verb in {event["verb"]} | made}
 
 
 def granted(roles: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
