@@ -15,6 +15,7 @@ from tailhold_api.conditions import Reason
 from tailhold_api.parts import PodPart
 from tailhold_api.serving import DataType, Quantization
 from tailhold_api.spec import LogLevel
+from tailhold_server.adapters.stderr import Overheard
 from tailhold_server.errors import EngineDiedError, StartError
 from tailhold_server.ports import Delta, EngineProgress, Sampling
 
@@ -264,13 +265,15 @@ def _kill_children() -> None:
 
 
 def _built(arguments: dict[str, Any]) -> tuple[Any, BaseException | None]:
-    try:
-        from vllm.engine.arg_utils import AsyncEngineArgs
-        from vllm.v1.engine.async_llm import AsyncLLM
+    with Overheard() as overheard:
+        try:
+            from vllm.engine.arg_utils import AsyncEngineArgs
+            from vllm.v1.engine.async_llm import AsyncLLM
 
-        return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments)), None
-    except Exception as error:
-        return None, StartError(Reason.START_FAILED, f"vLLM does not start: {error}", final=False)
+            return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments)), None
+        except Exception as error:
+            cause = overheard.last_error() or error
+            return None, StartError(Reason.START_FAILED, f"vLLM does not start: {cause}", final=False)
 
 
 def _sampling_params(sampling: Sampling) -> Any:
