@@ -20,6 +20,7 @@ from tailhold import provision, watch
 from tailhold.target import CommandError, Target
 from tailhold.walkthrough import service_url
 from tailhold_local import Cluster
+from tailhold_local.layout import cache_root
 
 pytestmark = pytest.mark.cluster
 
@@ -27,6 +28,7 @@ NAME = "handbook"
 NAMESPACE = provision.NAMESPACE
 EXAMPLE = provision.ROOT / "examples" / "ragpipeline.yaml"
 READY_SECONDS = 600
+SERVERS = "app.kubernetes.io/component=server"
 OPERATOR = "system:serviceaccount:tailhold-system:tailhold"
 
 
@@ -56,9 +58,7 @@ def patch(target: Target, spec: dict[str, Any]) -> None:
 
 
 def pods(target: Target) -> list[dict[str, Any]]:
-    listed = target.get(
-        "pods", "-n", NAMESPACE, "-l", f"app.kubernetes.io/instance={NAME},app.kubernetes.io/component=server"
-    )
+    listed = target.get("pods", "-n", NAMESPACE, "-l", f"app.kubernetes.io/instance={NAME},{SERVERS}")
     assert listed is not None
     return [pod for pod in listed["items"] if "deletionTimestamp" not in pod["metadata"]]
 
@@ -240,6 +240,32 @@ def test_a_changed_block_size_makes_new_pods(target: Target, url: str) -> None:
     assert [(c["path"], c["class"]) for c in status["lastChange"]] == [("engine.blockSizeTokens", "restart")]
     until(lambda: set(identities(target)), lambda now: now and now.isdisjoint(before), seconds=120)
     answer(url, "What is apt?")
+
+
+def test_a_snapshot_with_a_flipped_byte_is_refused_by_name(target: Target, served: dict[str, Any]) -> None:
+    """A pod that starts checks what it loads: it does not answer from a file that is not what was built."""
+    digest = ready(target)["status"]["stable"]["snapshot"]
+    damaged = cache_root() / "claims" / "snapshots" / "snapshots" / digest / "texts.utf8"
+    flip(damaged)
+    try:
+        target.kubectl("delete", "pod", "-n", NAMESPACE, "-l", f"app.kubernetes.io/instance={NAME},{SERVERS}")
+        seen = until(
+            lambda: target.get("ragp", NAME, "-n", NAMESPACE) or {},
+            lambda found: watch.condition(found, "Ready")["reason"] == "SnapshotRefused",
+            seconds=180,
+        )
+        assert damaged.name in watch.condition(seen, "Ready")["message"]
+    finally:
+        flip(damaged)
+    ready(target)
+
+
+def flip(file: Path) -> None:
+    with file.open("r+b") as opened:
+        opened.seek(file.stat().st_size // 2)
+        (byte,) = opened.read(1)
+        opened.seek(-1, os.SEEK_CUR)
+        opened.write(bytes([byte ^ 1]))
 
 
 def test_rights_used_are_the_rights_granted(target: Target, cluster: Cluster, served: dict[str, Any]) -> None:
