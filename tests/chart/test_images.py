@@ -56,7 +56,7 @@ def digests(root: Path) -> dict[str, str]:
         ("server/tailhold_server/new.py", {"mounted", "cpu", "gpu"}),
         ("crds/tailhold_api/new.py", {"operator", "mounted", "cpu", "gpu"}),
         ("requirements/operator.txt", {"operator"}),
-        ("requirements/cpu.txt", {"cpu"}),
+        ("requirements/server-cpu.txt", {"cpu"}),
         ("Dockerfile.operator", {"operator"}),
         ("crds/tailhold_api/__pycache__/new.cpython-311.pyc", set()),
         ("docs/new.md", set()),
