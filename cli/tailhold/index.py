@@ -127,6 +127,7 @@ def _build(build_file: Path, env: Mapping[str, str], board: Board, lines: Lines)
         config_maps=Path(env.get("TAILHOLD_CONFIG_MAPS") or names.CONFIG_MAPS_FOLDER),
         progress=tell,
         pinned=env.get(PINNED, "").split(),
+        owner=env.get("TAILHOLD_PIPELINE", "local"),
     )
 
 

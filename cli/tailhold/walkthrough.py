@@ -81,7 +81,7 @@ def _print_next(console: Console, cluster: Cluster, target: Target, url: str, se
     console.rule()
     console.print(
         f"""ready after {seconds:.0f} s. Try next:
-  export KUBECONFIG={cluster.kubeconfig} PATH={Path(target.kubectl_path).parent}:$PATH
+  export KUBECONFIG={cluster.kubeconfig} PATH={ROOT}/.venv/bin:{Path(target.kubectl_path).parent}:$PATH
   kubectl get ragp -o wide
   kubectl patch ragp handbook --type merge -p '{{"spec":{{"retrieval":{{"topK":3}}}}}}'   # restarts nothing
   tailhold ask --url {url} "How do I add a user to a group?"

@@ -1,7 +1,11 @@
 """What a pipeline has to remember, kept in a ConfigMap of its own so that a lost status loses nothing."""
 
-from pydantic import Field
+from datetime import datetime
+from typing import Annotated
 
+from pydantic import AfterValidator, Field
+
+from tailhold_api.conditions import Reason
 from tailhold_api.fields import Model
 from tailhold_api.parts import SHORT
 from tailhold_api.spec import Spec
@@ -13,13 +17,29 @@ _ENDED = 10
 _SNAPSHOTS = 50
 
 
+def _known_reason(reason: str) -> str:
+    return reason if reason in set(Reason) else Reason.START_FAILED.value
+
+
+def _moment_or_nothing(text: str) -> str:
+    try:
+        datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return ""
+    return text
+
+
+Moment = Annotated[str, AfterValidator(_moment_or_nothing)]
+"""RFC 3339 in UTC; one that cannot be read counts as not there."""
+
+
 class Failure(Model):
     """Why a revision is not tried again."""
 
     name: str
     """The revision."""
-    reason: str
-    """One of `tailhold_api.conditions.Reason`."""
+    reason: Annotated[str, AfterValidator(_known_reason)]
+    """One of `tailhold_api.conditions.Reason`; another release's that we do not know reads as StartFailed."""
     message: str
     """The details."""
     at: str
@@ -37,11 +57,11 @@ class History(Model):
     """Index builds that ended well, newest first."""
     revisions: tuple[RevisionStatus, ...] = ()
     """Revisions that have served, newest first; the first is the one that serves."""
-    switched_at: str = ""
+    switched_at: Moment = ""
     """When the Service was last turned to another revision's pods, RFC 3339 in UTC."""
     candidate: RevisionStatus | None = None
     """The revision that is being tried."""
-    drained_at: str = ""
+    drained_at: Moment = ""
     """When the serving pods were asked to make room for the candidate; empty when they were not."""
     failure: Failure | None = Field(None)
     """The last revision that was given up, while the spec still asks for it."""

@@ -85,8 +85,10 @@ def advance(view: View, now: datetime) -> Step:
     view = replace(view, history=view.history.aimed_at(view.target.name))
     if view.serving in (None, view.part):
         return _settle(view, now)
-    if view.history.served(view.serving or "") is None:
-        return _settle(view, now)  # What never served has nothing to lose, and must not stand in the way.
+    if view.history.served(view.serving or "") is None and not (view.stable and view.stable.ready):
+        # What never served has nothing to lose, and must not stand in the way. What answers has, even where the
+        # history that would say so was lost.
+        return _settle(view, now)
     failure = view.history.failed(view.target.name)
     if failure:
         return _hold(view, failure)

@@ -40,7 +40,7 @@ class Authority:
             key = OKPKey.import_key(json.loads(self._key_path.read_text()))
             decoded = jwt.decode(token.strip(), key, algorithms=["EdDSA", "Ed25519"])
             self._rules().validate(decoded.claims)
-        except (JoseError, ValueError, OSError) as error:
+        except (JoseError, TypeError, ValueError, OSError) as error:
             raise NotAllowedError(f"the token is refused: {type(error).__name__}") from None
         if int(decoded.claims["exp"]) - self._now() > LIFETIME_SECONDS + LEEWAY_SECONDS:
             raise NotAllowedError("the token is valid for longer than a minute")

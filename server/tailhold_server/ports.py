@@ -112,10 +112,10 @@ class EngineProgress:
     """Whether an engine moves."""
 
     running: int
-    """Requests that it holds."""
+    """Requests whose answer waits for the engine; not those whose answer waits for its reader."""
     tokens_generated: int
     last_token_at: float
-    """Seconds on the monotonic clock of the last token, or of the first request since it was idle."""
+    """Seconds on the monotonic clock of the last token, or since when somebody waits again after nobody did."""
 
 
 class Engine(Protocol):

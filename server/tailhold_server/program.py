@@ -57,7 +57,12 @@ class Program:
         self._pod = pod
         self._content = content
         self._settings = settings
-        self._service = Service(pod, stall_seconds=settings.stall_seconds, comment_seconds=settings.comment_seconds)
+        self._service = Service(
+            pod,
+            stall_seconds=settings.stall_seconds,
+            comment_seconds=settings.comment_seconds,
+            send_seconds=settings.send_seconds,
+        )
         self._sockets = [_bound(address.host, port) for port in (address.port, address.internal_port)]
         self._public = self._uvicorn(create_app(self._service, settings))
         self._internal = self._uvicorn(create_internal_app(self._service, settings))

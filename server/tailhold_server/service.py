@@ -26,12 +26,14 @@ class Service:
         *,
         stall_seconds: float = 60.0,
         comment_seconds: float = 10.0,
+        send_seconds: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.pod = pod
         self.pod_digest = digest(pod)
         self.telemetry = Telemetry()
         self.comment_seconds = comment_seconds
+        self.send_seconds = send_seconds
         self.phase = Phase.RESOLVE
         self.phase_milliseconds: dict[str, int] = {}
         self.error = ""

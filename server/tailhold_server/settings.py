@@ -31,8 +31,10 @@ class ServerSettings(BaseSettings):
     """Idle connections stay open this long: longer than proxies keep theirs."""
     comment_seconds: float = 10.0
     """A stream without news gets an SSE comment this often, so that no proxy cuts it."""
+    send_seconds: float = 30.0
+    """A client that takes nothing of its answer for so long has left; to be less than `stall_seconds`."""
     stall_seconds: float = 60.0
-    """An engine that holds requests and gives no token for so long is not alive."""
+    """An engine that is waited for and gives no token for so long is not alive."""
     death_seconds: float = 3.0
     """How long an engine's death is shown on the probes before the server ends."""
     stand_in_seconds_per_token: float = 0.0

@@ -14,6 +14,7 @@ from tailhold_api.conditions import Reason
 from tailhold_api.sources import Metric
 from tailhold_server.content import Index
 from tailhold_server.errors import EngineDiedError, StartError
+from tailhold_server.health import StallClock
 from tailhold_server.ports import ChunkSource, Delta, EngineProgress, Sampling
 
 _BYTE_IDS = 1_000_000
@@ -168,9 +169,7 @@ class StandInEngine:
         self._moving.set()
         self._died = asyncio.Event()
         self._alive = False
-        self._running: set[str] = set()
-        self._tokens = 0
-        self._last_token_at = time.monotonic()
+        self._stall_clock = StallClock(time.monotonic)
 
     async def start(self) -> None:
         """After `start_seconds`, or not at all."""
@@ -179,11 +178,14 @@ class StandInEngine:
             raise StartError(Reason.START_FAILED, self._start_error, final=False)
         self._alive = True
 
-    async def generate(
+    def generate(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> AsyncGenerator[Delta, None]:
+        """A word is a token."""
+        return self._stall_clock.watched(self._generated(request_id, prompt_ids, sampling))
+
+    async def _generated(
         self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling
     ) -> AsyncGenerator[Delta, None]:
-        """A word is a token."""
-        self._enter(request_id, prompt_ids)
+        self.prompts.append(list(prompt_ids))
         finished = False
         try:
             async with self._slots:
@@ -194,7 +196,6 @@ class StandInEngine:
                     finished = reason is not None
                     yield Delta(word, 1, reason)
         finally:
-            self._running.discard(request_id)
             if not finished:
                 self.aborted.append(request_id)
 
@@ -207,7 +208,7 @@ class StandInEngine:
 
     def progress(self) -> EngineProgress:
         """Of the words."""
-        return EngineProgress(len(self._running), self._tokens, self._last_token_at)
+        return self._stall_clock.progress()
 
     def metrics_text(self) -> str:
         """None."""
@@ -235,20 +236,12 @@ class StandInEngine:
         """Tokens again."""
         self._moving.set()
 
-    def _enter(self, request_id: str, prompt_ids: Sequence[int]) -> None:
-        if not self._running:
-            self._last_token_at = time.monotonic()
-        self._running.add(request_id)
-        self.prompts.append(list(prompt_ids))
-
     async def _next_token(self) -> None:
         if self.seconds_per_token:
             await asyncio.sleep(self.seconds_per_token)
         await self._moving.wait()
         if self._died.is_set():
             raise EngineDiedError("the stand-in was killed")
-        self._tokens += 1
-        self._last_token_at = time.monotonic()
 
     def _words(self, prompt_ids: Sequence[int], sampling: Sampling) -> list[str]:
         said = self.answer if self.answer is not None else self._echo(prompt_ids)

@@ -1,5 +1,6 @@
 """One pipeline through its life, in a cluster in memory. Case ids are those of the collected traps."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -635,3 +636,24 @@ def test_events_tell_each_thing_once(served: Stage) -> None:
     served.settle()
     told = [each["reason"] for each in served.cluster.of_kind("Event")]
     assert sorted(told) == ["IndexBuilt", "RolledOut", "RolledOut"]
+
+
+@pytest.mark.parametrize("damage", ["gone", "unreadable", "from-another-release"])
+def test_a_lost_history_in_mid_rollout_leaves_what_serves(served: Stage, damage: str) -> None:
+    """I2: the Service never turns from pods that answer to pods that do not."""
+    serving = served.served()
+    except_for(served, serving, Fate(ready=False))
+    served.put(spec(**OTHER_ENGINE))
+    served.run(seconds=30)
+    history = served.child("ConfigMap", "history")
+    if damage == "gone":
+        served.cluster.drop(Ref("ConfigMap", NAMESPACE, history["metadata"]["name"]))
+    elif damage == "unreadable":
+        served.cluster.put(history | {"data": {"history.json": "{"}})
+    else:
+        known = json.loads(history["data"]["history.json"])
+        known["failure"] = {"name": known["candidate"]["name"], "reason": "SomethingNewer", "message": "m", "at": "now"}
+        served.cluster.put(history | {"data": {"history.json": json.dumps(known | {"switchedAt": "lately"})}})
+    served.run(seconds=120)
+    assert served.served() == serving
+    assert served.condition("Available")[0] == "True"

@@ -2,16 +2,18 @@
 
 import asyncio
 import json
+import time
 from typing import Any
 
 import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rag_server import DOCUMENTS, body, content_part, pod_part, running
+from rag_server import DOCUMENTS, Running, body, content_part, pod_part, running
 
 from tailhold_api.serving import Admission, Retrieval
 from tailhold_server.app import create_app
+from tailhold_server.health import judge_engine
 from tailhold_server.settings import ServerSettings
 from tailhold_server.testing import StandInDocument, StandInEngine, StandInTokenizer
 
@@ -145,6 +147,7 @@ async def test_a_part_that_is_no_text_is_named() -> None:
         (json.dumps(body(max_tokens=0)).encode(), 400, "max_tokens", None),
         (json.dumps(body(max_completion_tokens=-1)).encode(), 400, "max_completion_tokens", None),
         (json.dumps(body(5)).encode(), 400, "messages[0].content", None),
+        (json.dumps(body([5])).encode(), 400, "messages[0].content[0]", None),
     ],
 )
 async def test_a_refusal_has_openais_shape_and_names_the_field(
@@ -332,6 +335,96 @@ async def test_a_silent_stream_has_comments_and_a_parser_sees_only_data() -> Non
     assert answer.headers["x-accel-buffering"] == "no"
     assert all(line == "" or line.startswith((":", "data: ")) for line in answer.text.split("\n"))
     assert deltas(events(answer.text))[0] == "You asked: When does the office close? [1][2]"
+
+
+class SlowReader:
+    """A client, called without a socket, that leaves its connection open and takes so many messages and no more."""
+
+    def __init__(self, server: Running, *, takes: int, **fields: Any) -> None:
+        self._app = create_app(server.service, ServerSettings())
+        self._sent = [{"type": "http.request", "body": json.dumps(body(**fields)).encode()}]
+        self._takes = takes
+        self.blocked = asyncio.Event()
+        self.reads = asyncio.Event()
+
+    async def call(self) -> None:
+        """Until the server is done with it."""
+        await self._app(request_scope(), self._receive, self._send)
+
+    async def _receive(self) -> Any:
+        return self._sent.pop() if self._sent else await asyncio.Future()
+
+    async def _send(self, _: Any) -> None:
+        self._takes -= 1
+        if self._takes < 0:
+            self.blocked.set()
+            await self.reads.wait()
+
+
+def request_scope() -> dict[str, Any]:
+    """Of a question."""
+    return {
+        "type": "http",
+        "method": "POST",
+        "path": PATH,
+        "raw_path": PATH.encode(),
+        "query_string": b"",
+        "headers": [],
+    }
+
+
+async def test_an_engine_whose_only_reader_is_slow_has_not_stalled() -> None:
+    engine = StandInEngine(answer="word " * 50)
+    async with running(engine=engine) as server:
+        reader = SlowReader(server, takes=5, stream=True)
+        called = asyncio.ensure_future(reader.call())
+        await reader.blocked.wait()
+        an_hour_later = judge_engine(True, engine.progress(), now=time.monotonic() + 3600, stall_seconds=60)
+        engine.freeze()
+        reader.reads.set()
+        await _until(lambda: engine.progress().running == 1)
+        frozen = judge_engine(True, engine.progress(), now=time.monotonic() + 3600, stall_seconds=60)
+        engine.thaw()
+        await called
+        assert engine.progress().running == 0
+    assert an_hour_later.ok
+    assert not frozen.ok
+
+
+@pytest.mark.parametrize(("takes", "comment_seconds"), [(0, 10.0), (1, 10.0), (5, 10.0), (2, 0.001)])
+async def test_a_client_that_takes_nothing_of_its_answer_has_left(takes: int, comment_seconds: float) -> None:
+    """Also where what it does not take is a comment, while the engine is silent."""
+    engine = StandInEngine(answer="word " * 50)
+    async with running(engine=engine) as server:
+        server.service.send_seconds = 0.02
+        server.service.comment_seconds = comment_seconds
+        if comment_seconds < 1:
+            engine.freeze()
+        reader = SlowReader(server, takes=takes, stream=True)
+        async with asyncio.timeout(5):
+            await reader.call()
+        counted = (await server.internal.get("/metrics")).text
+        assert reader.blocked.is_set()
+        assert server.service.held == 0
+        assert engine.progress().running == 0
+    assert 'tailhold_requests_total{outcome="client_closed"} 1.0' in counted
+    assert ServerSettings().send_seconds < ServerSettings().stall_seconds
+
+
+async def test_a_client_that_leaves_while_it_uploads_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    messages = [{"type": "http.disconnect"}, {"type": "http.request", "body": b"{", "more_body": True}]
+
+    async def receive() -> Any:
+        return messages.pop()
+
+    async def send(_: Any) -> None:
+        pass
+
+    async with running() as server:
+        await create_app(server.service, ServerSettings())(request_scope(), receive, send)
+        counted = (await server.internal.get("/metrics")).text
+    assert 'tailhold_requests_total{outcome="client_closed"} 1.0' in counted
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
 
 
 async def test_popular_chunks_stand_in_one_order_when_asked() -> None:

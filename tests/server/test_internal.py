@@ -1,6 +1,7 @@
 """Probes, what is in force, and new content from the operator."""
 
 import asyncio
+import base64
 import json
 import time
 from pathlib import Path
@@ -59,6 +60,7 @@ def test_a_token_of_the_operators_for_this_pipeline_is_allowed(key_file: Path) -
         token(exp=int(time.time()) + 3600),
         token(nbf=int(time.time()) + 3600),
         token(OKPKey.generate_key("Ed25519")),
+        "Bearer " + base64.urlsafe_b64encode(b'{"alg":"Ed25519","crit":5}').decode() + ".e30.AA",
         "Bearer " + "eyJhbGciOiJub25lIn0." + token()[7:].split(".")[1] + ".",
     ],
 )
@@ -135,6 +137,9 @@ async def test_content_is_taken_from_nobody_else(key_file: Path) -> None:
         sent = {"content": b'{"snapshot":1}', "headers": {"authorization": token()}}
         assert (await server.internal.put("/internal/content", **sent)).status_code == 400  # type: ignore[arg-type]
         assert (await server.public.put("/internal/content")).status_code == 404
+        for sent, said in ((b"{}", "snapshot: Field required"), (b"{", "Invalid JSON")):
+            refused = await server.internal.put("/internal/content", content=sent, headers={"authorization": token()})
+            assert refused.json()["error"]["message"].startswith(said)
     async with running() as closed:
         assert (await put(closed, content_part())).status_code == 403
 

@@ -17,6 +17,7 @@ from tailhold_api.serving import DataType, Quantization
 from tailhold_api.spec import LogLevel
 from tailhold_server.adapters.stderr import Overheard
 from tailhold_server.errors import EngineDiedError, StartError
+from tailhold_server.health import StallClock
 from tailhold_server.ports import Delta, EngineProgress, Sampling
 
 MEBIBYTE = 1024 * 1024
@@ -121,9 +122,7 @@ class VllmEngine:
         self._arguments = arguments
         self._llm: Any = None
         self._stopped = False
-        self._running: set[str] = set()
-        self._tokens = 0
-        self._last_token_at = time.monotonic()
+        self._stall_clock = StallClock(time.monotonic)
 
     async def start(self) -> None:
         """Starts the process and waits until it has loaded. After a cancellation only our own end ends it."""
@@ -147,25 +146,23 @@ class VllmEngine:
         threading.Thread(target=build, name="engine-start", daemon=True).start()
         self._llm = await started
 
-    async def generate(
+    def generate(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> AsyncGenerator[Delta, None]:
+        """Text comes detokenised, in whole characters; several tokens at once for a slow reader."""
+        return self._stall_clock.watched(self._generated(request_id, prompt_ids, sampling))
+
+    async def _generated(
         self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling
     ) -> AsyncGenerator[Delta, None]:
-        """Text comes detokenised, in whole characters; several tokens at once for a slow reader."""
         from vllm.v1.engine.exceptions import EngineDeadError
 
-        if not self._running:
-            self._last_token_at = time.monotonic()
-        self._running.add(request_id)
         prompt = {"type": "token", "prompt_token_ids": list(prompt_ids)}
         outputs = self._llm.generate(prompt, _sampling_params(sampling), request_id)
         try:
             async with contextlib.aclosing(outputs):
                 async for output in outputs:
-                    yield self._delta(output)
+                    yield _delta(output)
         except EngineDeadError as error:
             raise EngineDiedError(str(error)) from error
-        finally:
-            self._running.discard(request_id)
 
     async def abort(self, request_id: str) -> None:
         """Ends a request in the engine."""
@@ -178,7 +175,7 @@ class VllmEngine:
 
     def progress(self) -> EngineProgress:
         """Of the tokens that came here."""
-        return EngineProgress(len(self._running), self._tokens, self._last_token_at)
+        return self._stall_clock.progress()
 
     def process_ids(self) -> list[int]:
         """Of the engine's core."""
@@ -230,14 +227,6 @@ class VllmEngine:
             self._llm.output_handler.cancel()
         self._llm.output_processor.propagate_error(EngineDeadError())
 
-    def _delta(self, output: Any) -> Delta:
-        completion = output.outputs[0]
-        tokens = len(completion.token_ids)
-        if tokens:
-            self._tokens += tokens
-            self._last_token_at = time.monotonic()
-        return Delta(completion.text, tokens, completion.finish_reason, output.num_cached_tokens or 0)
-
     def _process_runs(self) -> bool:
         return all(process.is_alive() for process in self._processes())
 
@@ -246,6 +235,12 @@ class VllmEngine:
             return []
         manager = self._llm.engine_core.resources.engine_manager
         return list(manager.processes) if manager is not None else []
+
+
+def _delta(output: Any) -> Delta:
+    completion = output.outputs[0]
+    cached = output.num_cached_tokens or 0
+    return Delta(completion.text, len(completion.token_ids), completion.finish_reason, cached)
 
 
 class _Only:

@@ -1,6 +1,7 @@
 """Archives over http: fetched whole, proved by digest, read member by member and never unpacked to disk."""
 
 import hashlib
+import lzma
 import tarfile
 import tempfile
 import time
@@ -19,6 +20,15 @@ ARCHIVE_BYTES = 2 << 30
 """Largest archive that is fetched."""
 CONTENT_BYTES = 8 << 30
 """Most that its members may unpack to together: beyond it the archive is a bomb."""
+_BROKEN_MEMBER = (
+    zipfile.BadZipFile,
+    NotImplementedError,
+    RuntimeError,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    OSError,
+)
 _TRIES = 3
 _TIMEOUT = httpx.Timeout(30.0)
 _BLOCK = 1 << 20
@@ -46,7 +56,7 @@ def read_archive(file: IO[bytes], wanted: Wanted, file_bytes: int) -> Iterator[M
             if left < 0:
                 raise UnreadableError(Why.TOO_LARGE, f"it unpacks to over {CONTENT_BYTES} bytes")
             yield path, data
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, zlib.error) as error:
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         raise UnreadableError(Why.BROKEN, str(error)) from error
 
 
@@ -55,6 +65,8 @@ def _fetch(archive: ArchiveDocuments, file: IO[bytes]) -> None:
         try:
             got = _download(archive.url, file)
             break
+        except httpx.InvalidURL as error:
+            raise UnreadableError(Why.UNREADABLE, f"{archive.url} is no URL: {error}") from error
         except httpx.HTTPError as error:
             status = error.response.status_code if isinstance(error, httpx.HTTPStatusError) else 0
             if attempt == _TRIES or 400 <= status < 500:
@@ -93,7 +105,7 @@ def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file_bytes: int
     try:
         with archive.open(info) as member:
             return _limited(member, file_bytes)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error, EOFError, OSError) as error:
+    except _BROKEN_MEMBER as error:
         return UnreadableError(Why.BROKEN, str(error))
 
 

@@ -25,7 +25,7 @@ from tailhold_server.ingest.worker import Reader
 from tailhold_server.models import model_folder
 from tailhold_server.ports import Encoder
 from tailhold_server.snapshots import Contents, keep_snapshots, write_snapshot
-from tailhold_server.snapshots.store import newest_made_by
+from tailhold_server.snapshots.store import newest_made_by, pin
 
 BUILDS = "builds"
 Tell = Callable[[Progress], None]
@@ -48,11 +48,17 @@ def build(
     config_maps: Path,
     progress: Tell,
     pinned: Collection[str] = (),
+    owner: str = "local",
 ) -> BuildReport:
-    """Build, publish, record, and delete what is over `keepSnapshots` and not `pinned`. Raises StartError."""
+    """Build, publish, record, and delete what is over `keepSnapshots` and held by nobody. Raises StartError.
+
+    `pinned` are the snapshots that `owner`, a pipeline, needs besides the new one.
+    """
     progress(Progress(step="loading models", done=0, total=2, unit="models"))
     models = load_models(part, claims)
-    return build_with(models, part, claims=claims, config_maps=config_maps, progress=progress, pinned=pinned)
+    return build_with(
+        models, part, claims=claims, config_maps=config_maps, progress=progress, pinned=pinned, owner=owner
+    )
 
 
 def load_models(part: BuildPart, claims: Path) -> Models:
@@ -72,6 +78,7 @@ def build_with(
     config_maps: Path,
     progress: Tell,
     pinned: Collection[str] = (),
+    owner: str = "local",
 ) -> BuildReport:
     """The same with models that are loaded."""
     store, watch = claims / part.store.claim_name, Watch(progress)
@@ -81,7 +88,8 @@ def build_with(
         collected, embedded = _embed(models, collected, store, watch)
     with watch.step("publishing", "snapshots", 1):
         snapshot = write_snapshot(store, _contents(models, part, collected, embedded))
-        keep_snapshots(store, part.keep_snapshots + 1, {snapshot, *pinned})
+        pin(store, owner, {snapshot, *pinned})
+        keep_snapshots(store, part.keep_snapshots + 1)
     report = _report(snapshot, collected, embedded.reused, watch.seconds)
     record(store, digest(part), report)
     return report

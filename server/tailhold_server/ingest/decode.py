@@ -15,6 +15,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?([A-Za-z0-9_.:-]{2,40})""")
+_NO_CHARSETS = {"idna", "punycode", "raw-unicode-escape", "unicode-escape"}
 _DECLARED_WITHIN = 2048
 _LIKELIEST = "cp1252"
 """Of guesses that are equally good, the encoding met most often."""
@@ -66,8 +67,9 @@ def _declared(data: bytes, declared: str | None) -> Decoded | None:
 
 def _as(data: bytes, encoding: str, confidence: float = 1.0) -> Decoded | None:
     try:
-        # Only text encodings: "hex" and "zip" are codecs too.
-        if not codecs.lookup(encoding)._is_text_encoding:
+        # Only text encodings: "hex" and "zip" are codecs too, and escapes would be read as what they stand for.
+        found = codecs.lookup(encoding)
+        if not found._is_text_encoding or found.name in _NO_CHARSETS:
             return None
         return Decoded(data.decode(encoding), encoding, confidence)
     except (LookupError, ValueError):

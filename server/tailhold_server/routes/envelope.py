@@ -7,12 +7,15 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse, Response
 
 from tailhold_server.errors import Failure, ServeError
 
 _LOG = logging.getLogger(__name__)
 
+_CLIENT_LEFT = 499
+"""Read by nobody: the client has left."""
 _BY_STATUS = {failure.status: failure for failure in Failure}
 
 
@@ -35,6 +38,10 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(ServeError)
     async def ours(_: Request, error: ServeError) -> JSONResponse:
         return error_response(error)
+
+    @app.exception_handler(ClientDisconnect)
+    async def left(_: Request, __: ClientDisconnect) -> Response:
+        return Response(status_code=_CLIENT_LEFT)
 
     @app.exception_handler(HTTPException)
     async def routing(request: Request, error: HTTPException) -> JSONResponse:

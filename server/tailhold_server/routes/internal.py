@@ -82,7 +82,10 @@ def _part(body: bytes) -> ContentPart:
         return load(ContentPart, body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise invalid(f"{first['loc']}: {first['msg']}", code=Reason.CONTENT_REFUSED.value) from None
+        where = ".".join(map(str, first["loc"]))
+        raise invalid(
+            f"{where}: {first['msg']}" if where else first["msg"], code=Reason.CONTENT_REFUSED.value
+        ) from None
 
 
 async def _replace(service: Service, part: ContentPart) -> Response:

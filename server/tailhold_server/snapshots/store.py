@@ -76,6 +76,16 @@ def keep_snapshots(store: Path, keep: int, pinned: Iterable[str] = ()) -> tuple[
     return spent
 
 
+def pin(store: Path, owner: str, snapshots: Iterable[str]) -> None:
+    """Hold the snapshots that `owner` needs: builds of others on the same volume then delete none of them."""
+    pins = store / PINS
+    pins.mkdir(exist_ok=True)
+    name = re.sub(r"[^A-Za-z0-9._-]", ".", owner)
+    aside = pins / f"{_ASIDE}{name}"
+    aside.write_text("".join(f"{each}\n" for each in sorted(set(snapshots))))
+    aside.replace(pins / name)
+
+
 def _fill(folder: Path, contents: Contents) -> str:
     facts = {name: _write(folder / name, data) for name, data in files_of(contents).items()}
     manifest = manifest_of(contents, facts)

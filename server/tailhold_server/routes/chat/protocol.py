@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
 
 from tailhold_server.errors import ServeError, invalid
 from tailhold_server.question import Message, Question, Role
@@ -163,12 +164,18 @@ def _is_same(value: Any, harmless: Any) -> bool:
 
 
 def _as_invalid(error: ValidationError) -> ServeError:
-    first = error.errors(include_url=False, include_input=False)[0]
-    where = [part for part in first["loc"] if not _is_branch(part)]
-    param = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).removeprefix(".")
+    """Names the first error, within its field the innermost: of a union, the branch that fits best."""
+    errors = error.errors(include_url=False, include_input=False)
+    where = _where(errors[0])
+    first = max((each for each in errors if _where(each)[: len(where)] == where), key=lambda each: len(_where(each)))
+    param = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in _where(first)).removeprefix(".")
     if first["type"] == "extra_forbidden":
         return invalid(f"`{param}` is not a field of this API: leave it out", param, "unknown_parameter")
     return invalid(f"`{param}`: {first['msg']}" if param else first["msg"], param or None)
+
+
+def _where(error: ErrorDetails) -> list[int | str]:
+    return [part for part in error["loc"] if not _is_branch(part)]
 
 
 def _is_branch(part: int | str) -> bool:

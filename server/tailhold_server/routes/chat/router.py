@@ -8,8 +8,9 @@ from contextlib import aclosing, suppress
 
 import orjson
 from fastapi import APIRouter, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from tailhold_server import sse
 from tailhold_server.errors import Failure, ServeError
@@ -39,12 +40,18 @@ def chat_router(service: Service) -> APIRouter:
         except ServeError as error:
             service.telemetry.count(error.failure.outcome)
             raise
+        except ClientDisconnect:
+            service.telemetry.count("client_closed")
+            raise
 
     return router
 
 
 class Completion(Response):
-    """Answers while it listens for the client's leave, which cancels everything, the engine's part too."""
+    """Answers while it listens for the client's leave, which cancels everything, the engine's part too.
+
+    A client that takes nothing for `send_seconds` has left as well.
+    """
 
     def __init__(self, service: Service, asked: ChatRequest, put: Question) -> None:
         super().__init__()
@@ -55,8 +62,8 @@ class Completion(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises ServeError for as long as nothing was sent."""
-        work = asyncio.ensure_future(self._respond(send))
         leave = asyncio.ensure_future(_left(receive))
+        work = asyncio.ensure_future(self._respond(_timely(send, self._service.send_seconds, leave.cancel)))
         try:
             await asyncio.wait({work, leave}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -165,6 +172,17 @@ class Pulse:
                 await asyncio.sleep(left)
             else:
                 await self.send(sse.COMMENT)
+
+
+def _timely(send: Send, seconds: float, give_up: Callable[[], object]) -> Send:
+    async def timely(message: Message) -> None:
+        timer = asyncio.get_running_loop().call_later(seconds, give_up)
+        try:
+            await send(message)
+        finally:
+            timer.cancel()
+
+    return timely
 
 
 async def _left(receive: Receive) -> None:
