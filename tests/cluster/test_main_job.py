@@ -257,7 +257,7 @@ def test_a_snapshot_with_a_flipped_byte_is_refused_by_name(target: Target, serve
         assert damaged.name in watch.condition(seen, "Ready")["message"]
     finally:
         flip(damaged)
-    ready(target)
+    until(lambda: target.get("ragp", NAME, "-n", NAMESPACE) or {}, watch.is_ready, seconds=READY_SECONDS)
 
 
 def flip(file: Path) -> None:
