@@ -24,10 +24,12 @@ from tailhold_server.ingest.build import build as build_snapshot
 from tailhold_server.ingest.report import BuildReport
 from tailhold_server.ports import ChunkSource
 from tailhold_server.snapshots import SnapshotRefused, open_snapshot, snapshot_folder
-from tailhold_server.snapshots.store import newest
+from tailhold_server.snapshots.store import LOCAL, newest
 
 PINNED = "TAILHOLD_PINNED_SNAPSHOTS"
 """Digests, apart by blanks, that the build must not delete: what serves, and what a rollback needs."""
+PIPELINE = "TAILHOLD_PIPELINE"
+"""Namespace and name of the pipeline that the build is for: the owner of its snapshots."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def _build(build_file: Path, env: Mapping[str, str], board: Board, lines: Lines)
         config_maps=Path(env.get("TAILHOLD_CONFIG_MAPS") or names.CONFIG_MAPS_FOLDER),
         progress=tell,
         pinned=env.get(PINNED, "").split(),
-        owner=env.get("TAILHOLD_PIPELINE", "local"),
+        owner=env.get(PIPELINE) or LOCAL,
     )
 
 

@@ -242,6 +242,7 @@ def test_a_changed_block_size_makes_new_pods(target: Target, url: str) -> None:
     answer(url, "What is apt?")
 
 
+@pytest.mark.long
 def test_a_snapshot_with_a_flipped_byte_is_refused_by_name(target: Target, served: dict[str, Any]) -> None:
     """A pod that starts checks what it loads: it does not answer from a file that is not what was built."""
     digest = ready(target)["status"]["stable"]["snapshot"]

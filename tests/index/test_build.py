@@ -60,11 +60,12 @@ def part(*sources: dict[str, object], **fields: object) -> BuildPart:
 @pytest.fixture
 def run(minilm: Path, tmp_path: Path) -> Callable[..., tuple[BuildReport, Snapshot]]:
     def _run(
-        claims: Path, of: BuildPart | None = None, progress: Callable[[Progress], None] = lambda _: None
+        claims: Path, of: BuildPart | None = None, progress: Callable[[Progress], None] = lambda _: None, **more: str
     ) -> tuple[BuildReport, Snapshot]:
         encoder = PoisonedEncoder(DIMENSION, FINGERPRINT)
         models = Models(encoder, load_tokenizer(minilm), minilm)
-        report = build_with(models, of or part(), claims=claims, config_maps=tmp_path / "maps", progress=progress)
+        maps = tmp_path / "maps"
+        report = build_with(models, of or part(), claims=claims, config_maps=maps, progress=progress, **more)  # type: ignore[arg-type]
         return report, open_snapshot(snapshot_folder(claims / "snapshots", report.snapshot), report.snapshot)
 
     return _run
@@ -212,6 +213,20 @@ def test_only_what_changed_is_embedded_again(write: Write, run: Run) -> None:
     np.testing.assert_array_equal(snapshot.vectors, fresh)
 
 
+def test_a_build_spares_and_passes_over_what_another_pipeline_built_later(write: Write, run: Run) -> None:
+    mine, _ = run(write({"a.txt": "mine"}), owner="team/mine")
+    other, _ = run(write({"a.txt": "other"}), owner="team/other")
+    store = write({}) / "snapshots"
+    for age, name in enumerate((mine.snapshot, other.snapshot)):
+        os.utime(snapshot_folder(store, name), (0, age))
+    again, _ = run(write({"a.txt": "mine"}), part(rebuild="1", keepSnapshots=1), owner="team/mine")
+    assert again.reused == 1, "from its own, though the other's is newer"
+    for n in range(3):
+        run(write({"a.txt": f"text {n}"}), part(keepSnapshots=1), owner="team/mine")
+    assert snapshot_folder(store, other.snapshot).is_dir()
+    assert not snapshot_folder(store, mine.snapshot).exists()
+
+
 def test_vectors_of_another_passage_prefix_are_not_reused(write: Write, run: Run) -> None:
     claims = write({"a.txt": "one"})
     run(claims)
@@ -226,7 +241,7 @@ def test_old_snapshots_go_and_the_report_stays(write: Write, run: Run) -> None:
     for n in range(5):
         report, _ = run(write({"a.txt": f"text {n}"}), part(rebuild=str(n)))
         folder = snapshot_folder(write({}) / "snapshots", report.snapshot)
-        os.utime(folder, ns=(0, 10**18 + n))
+        os.utime(folder, (0, n))
         names.append(report.snapshot)
         assert (
             load(

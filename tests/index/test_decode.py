@@ -54,6 +54,15 @@ def test_a_declared_codec_that_is_no_encoding_is_left_alone(name: str) -> None:
     assert decode(b"\xe9t\xe9 charset=" + name.encode()).text
 
 
+@pytest.mark.parametrize(
+    "name", ["unicode_escape", "raw_unicode_escape", "Unicode-Escape", "idna", "punycode", "utf-7"]
+)
+def test_a_declared_codec_of_escapes_is_not_used(name: str) -> None:
+    text = decode(b"\\ud800 +2AA- caf\xe9", name).text
+    assert text.startswith("\\ud800 +2AA- caf")
+    text.encode()
+
+
 @given(st.text(st.characters(codec="utf-8")))
 def test_utf_8_loses_nothing_but_nul(text: str) -> None:
     if text.encode().count(0) <= len(text) // 8 and not text.startswith("\ufeff"):

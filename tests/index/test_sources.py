@@ -1,5 +1,7 @@
 import hashlib
 import io
+import os
+import random
 import tarfile
 import threading
 import zipfile
@@ -114,8 +116,6 @@ def test_a_folder_that_may_not_be_read_is_named_and_the_others_are_read(write: W
 
 
 def test_what_is_no_plain_file_or_too_large_is_named(write: Write) -> None:
-    import os
-
     claims = write({"big.md": "12345", "good.md": "1234"})
     os.mkfifo(claims / "documents" / "pipe.md")
     assert read(claim(), claims, file_bytes=4) == {
@@ -221,5 +221,46 @@ def test_an_archive_that_differs_is_refused_with_both_digests(served: tuple[str,
 def test_an_archive_that_is_not_there_fails_alone(served: tuple[str, Path], tmp_path: Path) -> None:
     [item] = read_source(archive(f"{served[0]}/gone.zip", b""), tmp_path, tmp_path)
     assert isinstance(item, DocumentFailure)
-    assert (item.path, item.reason) == ("s", Why.UNREADABLE)
+    assert (item.path, item.reason) == ("s", Why.UNREACHABLE)
     assert "404" in item.hint
+    assert "check `archive.url`: the Job's pod must reach it" in item.hint
+
+
+def test_an_archive_whose_url_is_none_fails_alone(tmp_path: Path) -> None:
+    assert read(archive("https://exa\u200bmple/a.zip", b""), tmp_path) == {"s": Why.UNREACHABLE}
+
+
+def test_damaged_lzma_is_broken() -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_LZMA) as pack:
+        pack.writestr("a.md", b"text " * 99)
+    damaged = bytearray(packed.getvalue())
+    damaged[38] = 0xFF  # the properties of LZMA, behind the member's header, name and version
+    assert members(bytes(damaged)) == {"a.md": Why.BROKEN}
+    xz = io.BytesIO()
+    with tarfile.open(fileobj=xz, mode="w:xz") as tar:
+        info = tarfile.TarInfo("a.md")
+        info.size = 200_000
+        tar.addfile(info, io.BytesIO(random.Random(0).randbytes(200_000)))
+    damaged = bytearray(xz.getvalue())
+    damaged[-200:-100] = b"\xff" * 100
+    with pytest.raises(UnreadableError) as failed:
+        members(bytes(damaged), 300_000)
+    assert failed.value.reason is Why.BROKEN
+
+
+def test_a_zip_whose_names_are_not_the_utf_8_they_say_is_broken() -> None:
+    data = zipped({"ü.md": b"x"}).replace("ü".encode(), b"\xff\xfe")
+    with pytest.raises(UnreadableError) as failed:
+        members(data)
+    assert failed.value.reason is Why.BROKEN
+
+
+def test_a_name_that_is_not_utf_8_is_shown_and_linked(write: Write) -> None:
+    claims = write({"a.md": "a"})
+    for name in (b"b\xff.md", b"big\xff.md"):
+        path = os.fsencode(claims / "documents") + b"/" + name
+        Path(os.fsdecode(path)).write_bytes(b"x" * (9 if b"big" in name else 1))
+    items = list(read_source(claim(base_url="https://example.org/"), claims, claims, 5))
+    assert {item.path for item in items} == {"a.md", "b\ufffd.md", "s/big\ufffd.md"}
+    assert [item.url for item in items if isinstance(item, Found)][1] == "https://example.org/b%FF.md"

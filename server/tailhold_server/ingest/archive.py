@@ -20,15 +20,17 @@ ARCHIVE_BYTES = 2 << 30
 """Largest archive that is fetched."""
 CONTENT_BYTES = 8 << 30
 """Most that its members may unpack to together: beyond it the archive is a bomb."""
-_BROKEN_MEMBER = (
+_BROKEN = (
+    tarfile.TarError,
     zipfile.BadZipFile,
-    NotImplementedError,
-    RuntimeError,
     zlib.error,
     lzma.LZMAError,
     EOFError,
     OSError,
+    RuntimeError,
+    ValueError,  # a zip's name that says it is UTF-8 and is not
 )
+"""What the readers of archives raise for one that is damaged, or of a kind that they do not know."""
 _TRIES = 3
 _TIMEOUT = httpx.Timeout(30.0)
 _BLOCK = 1 << 20
@@ -56,7 +58,7 @@ def read_archive(file: IO[bytes], wanted: Wanted, file_bytes: int) -> Iterator[M
             if left < 0:
                 raise UnreadableError(Why.TOO_LARGE, f"it unpacks to over {CONTENT_BYTES} bytes")
             yield path, data
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+    except _BROKEN as error:
         raise UnreadableError(Why.BROKEN, str(error)) from error
 
 
@@ -66,11 +68,11 @@ def _fetch(archive: ArchiveDocuments, file: IO[bytes]) -> None:
             got = _download(archive.url, file)
             break
         except httpx.InvalidURL as error:
-            raise UnreadableError(Why.UNREADABLE, f"{archive.url} is no URL: {error}") from error
+            raise UnreadableError(Why.UNREACHABLE, f"{archive.url} is no URL: {error}") from error
         except httpx.HTTPError as error:
             status = error.response.status_code if isinstance(error, httpx.HTTPStatusError) else 0
             if attempt == _TRIES or 400 <= status < 500:
-                raise UnreadableError(Why.UNREADABLE, f"{archive.url}: {error}") from error
+                raise UnreadableError(Why.UNREACHABLE, f"{archive.url}: {error}") from error
             time.sleep(2 ** (attempt - 1))
     if got != archive.sha256:
         raise UnreadableError(Why.BROKEN, f"{archive.url}: expected sha256 {archive.sha256}, got {got}")
@@ -105,7 +107,7 @@ def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file_bytes: int
     try:
         with archive.open(info) as member:
             return _limited(member, file_bytes)
-    except _BROKEN_MEMBER as error:
+    except _BROKEN as error:
         return UnreadableError(Why.BROKEN, str(error))
 
 

@@ -1,7 +1,5 @@
 """Builds and publishes one snapshot."""
 
-import os
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -25,7 +23,7 @@ from tailhold_server.ingest.worker import Reader
 from tailhold_server.models import model_folder
 from tailhold_server.ports import Encoder
 from tailhold_server.snapshots import Contents, keep_snapshots, write_snapshot
-from tailhold_server.snapshots.store import newest_made_by, pin
+from tailhold_server.snapshots.store import LOCAL, newest_made_by, write_whole
 
 BUILDS = "builds"
 Tell = Callable[[Progress], None]
@@ -48,11 +46,11 @@ def build(
     config_maps: Path,
     progress: Tell,
     pinned: Collection[str] = (),
-    owner: str = "local",
+    owner: str = LOCAL,
 ) -> BuildReport:
-    """Build, publish, record, and delete what is over `keepSnapshots` and held by nobody. Raises StartError.
+    """Build, publish, record, and delete what no owner of the volume holds. Raises StartError.
 
-    `pinned` are the snapshots that `owner`, a pipeline, needs besides the new one.
+    `owner`, a pipeline as namespace/name, holds the new snapshot, `keepSnapshots` before it, and `pinned`.
     """
     progress(Progress(step="loading models", done=0, total=2, unit="models"))
     models = load_models(part, claims)
@@ -78,18 +76,17 @@ def build_with(
     config_maps: Path,
     progress: Tell,
     pinned: Collection[str] = (),
-    owner: str = "local",
+    owner: str = LOCAL,
 ) -> BuildReport:
     """The same with models that are loaded."""
     store, watch = claims / part.store.claim_name, Watch(progress)
     with watch.step("reading", "documents"):
         collected = _collect(models, part, claims, config_maps, watch)
     with watch.step("embedding", "chunks", len(collected.texts)):
-        collected, embedded = _embed(models, collected, store, watch)
+        collected, embedded = _embed(models, collected, store, owner, watch)
     with watch.step("publishing", "snapshots", 1):
         snapshot = write_snapshot(store, _contents(models, part, collected, embedded))
-        pin(store, owner, {snapshot, *pinned})
-        keep_snapshots(store, part.keep_snapshots + 1)
+        keep_snapshots(store, owner, snapshot, keep=part.keep_snapshots, pinned=pinned, now=time.time())
     report = _report(snapshot, collected, embedded.reused, watch.seconds)
     record(store, digest(part), report)
     return report
@@ -123,15 +120,7 @@ class Watch:
 
 def record(store: Path, build_digest: str, report: BuildReport) -> None:
     """Keep the report under the build's digest: it names each document that failed."""
-    folder = store / BUILDS
-    folder.mkdir(parents=True, exist_ok=True)
-    handle, aside = tempfile.mkstemp(dir=folder, prefix=".part-")
-    with os.fdopen(handle, "w") as file:
-        file.write(dump(report))
-        os.fchmod(handle, 0o644)
-        file.flush()
-        os.fsync(handle)
-    Path(aside).rename(folder / f"{build_digest}.json")
+    write_whole(store / BUILDS / f"{build_digest}.json", dump(report))
 
 
 def _collect(models: Models, part: BuildPart, claims: Path, config_maps: Path, watch: Watch) -> Collected:
@@ -152,8 +141,8 @@ def _items(part: BuildPart, claims: Path, config_maps: Path) -> Iterator[Found |
         yield from read_source(source, claims, config_maps)
 
 
-def _embed(models: Models, collected: Collected, store: Path, watch: Watch) -> tuple[Collected, Embedded]:
-    earlier = newest_made_by(store, models.encoder.fingerprint)
+def _embed(models: Models, collected: Collected, store: Path, owner: str, watch: Watch) -> tuple[Collected, Embedded]:
+    earlier = newest_made_by(store, models.encoder.fingerprint, owner)
     hashes = [passage_hash(passage) for passage in collected.passages]
     embedded = embed(models.encoder, collected.passages, hashes, earlier, watch.advance)
     if not embedded.bad:

@@ -15,7 +15,8 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?([A-Za-z0-9_.:-]{2,40})""")
-_NO_CHARSETS = {"idna", "punycode", "raw-unicode-escape", "unicode-escape"}
+_NO_CHARSETS = frozenset({"idna", "punycode", "raw-unicode-escape", "unicode-escape", "utf-7"})
+"""Codecs that read plain letters as escapes; some give lone surrogates, which no file can hold."""
 _DECLARED_WITHIN = 2048
 _LIKELIEST = "cp1252"
 """Of guesses that are equally good, the encoding met most often."""

@@ -16,6 +16,7 @@ class Why(StrEnum):
     TOO_SLOW = "too_slow"
     CRASHED = "crashed"
     UNREADABLE = "unreadable"
+    UNREACHABLE = "unreachable"
     UNSAFE_PATH = "unsafe_path"
     UNSUPPORTED = "unsupported"
     NOT_FINITE = "not_finite"
@@ -31,6 +32,7 @@ HINTS = {
     Why.TOO_SLOW: "reading it took over the time limit: split it or convert it to text",
     Why.CRASHED: "its parser ended: convert it to text",
     Why.UNREADABLE: "the file cannot be read: check that user 10001 may read it",
+    Why.UNREACHABLE: "it cannot be fetched: check `archive.url`: the Job's pod must reach it",
     Why.UNSAFE_PATH: "its path or link leads out of the source: it is never followed",
     Why.UNSUPPORTED: "no reader for this kind of file: leave it out with `exclude`, or convert it",
     Why.NOT_FINITE: "the embedder gave NaN or a zero vector for it",

@@ -41,12 +41,13 @@ def read_source(
     """Each wanted file in the order of its path, or why it cannot be read. Never raises for what it finds."""
     try:
         for path, data in _files(source, claims, config_maps, file_bytes):
-            name = f"{source.name}/{path}"
+            raw = os.fsencode(path)
+            shown = raw.decode(errors="replace")  # a name need not be UTF-8
             if isinstance(data, UnreadableError):
-                yield failure(name, data.reason, data.detail)
+                yield failure(f"{source.name}/{shown}", data.reason, data.detail)
             else:
-                url = source.base_url + quote(path) if source.base_url else None
-                yield Found(source.name, path, url, data)
+                url = source.base_url + quote(raw) if source.base_url else None
+                yield Found(source.name, shown, url, data)
     except UnreadableError as error:
         yield failure(source.name, error.reason, error.detail)
 
