@@ -39,6 +39,7 @@ def job(write: Write, small: Path, tmp_path: Path) -> Job:
         **os.environ,
         "TAILHOLD_CLAIMS": str(claims),
         "TAILHOLD_TERMINATION_LOG": str(tmp_path / "ending"),
+        "TAILHOLD_PIPELINE": "team/notes",
     }
 
 
@@ -57,6 +58,7 @@ def test_a_build_ends_with_what_the_operator_reads(job: Job, small: Path, capsys
     printed = capsys.readouterr().out
     assert "failed: s/c.txt: no_text" in printed
     assert "embedding: 0 of 2 chunks" in printed
+    assert json.loads((store / "pins" / "team.notes.json").read_text()) == [said["snapshot"]]
     folder = store / "snapshots" / str(said["snapshot"])
     assert verify(folder) == 0
     assert search(store, "badges", small)[0].score <= 1

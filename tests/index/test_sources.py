@@ -1,7 +1,6 @@
 import hashlib
 import io
 import os
-import random
 import tarfile
 import threading
 import zipfile
@@ -241,7 +240,7 @@ def test_damaged_lzma_is_broken() -> None:
     with tarfile.open(fileobj=xz, mode="w:xz") as tar:
         info = tarfile.TarInfo("a.md")
         info.size = 200_000
-        tar.addfile(info, io.BytesIO(random.Random(0).randbytes(200_000)))
+        tar.addfile(info, io.BytesIO(os.urandom(200_000)))
     damaged = bytearray(xz.getvalue())
     damaged[-200:-100] = b"\xff" * 100
     with pytest.raises(UnreadableError) as failed:
