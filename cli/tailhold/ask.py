@@ -40,16 +40,21 @@ def ask(url: str, question: str, *, on_text: Callable[[str], None], max_tokens: 
 def _events(url: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
     try:
         with httpx.stream(
-            "POST", f"{url}/chat/completions", json=body, timeout=httpx.Timeout(300, connect=5)
+            "POST", f"{url.rstrip('/')}/chat/completions", json=body, timeout=httpx.Timeout(300, connect=5)
         ) as response:
             if response.status_code != httpx.codes.OK:
                 response.read()
-                raise AskError(error_text(response))
+                raise AskError(error_text(response) + _hint(url, response.status_code))
             for line in response.iter_lines():
                 if line.startswith("data: ") and line != "data: [DONE]":
                     yield json.loads(line[6:])
     except httpx.HTTPError as error:
         raise AskError(f"no answer from {url}: {error}") from error
+
+
+def _hint(url: str, status: int) -> str:
+    base = url.rstrip("/")
+    return "" if status != httpx.codes.NOT_FOUND or base.endswith("/v1") else f"; the URL ends in /v1: --url {base}/v1"
 
 
 def error_text(response: httpx.Response) -> str:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tailhold_local.errors import LocalError
+from tailhold_local.layout import cache_root
 
 GENERATOR = "smollm2-135m-instruct"
 EMBEDDER = "all-minilm-l6-v2"
@@ -35,20 +36,32 @@ EMBEDDER_FILES = (
 
 
 def claims_folder(cache: Path) -> Path:
-    """Where the demo's claims lie: `models`, `documents` and `snapshots`."""
+    """Where the claims lie that are only read: `models` and `documents`, for all clusters."""
     return cache / "claims"
 
 
+def snapshots_folder(cache: Path, cluster: str) -> Path:
+    """Where the claim `snapshots` of one local cluster lies: two that wrote to one would prune each other's."""
+    return cache / "snapshots" / cluster
+
+
 def ensure_claims(cache: Path) -> Path:
-    """Make the claims' folders; pods may write `snapshots`, also what root built there. Returns the folder of all."""
+    """Make the folders of the claims that are only read. Returns the folder of both."""
     claims = claims_folder(cache)
-    for name in ("models", "documents", "snapshots"):
+    for name in ("models", "documents"):
         (claims / name).mkdir(parents=True, exist_ok=True)
-    if os.geteuid() == 0:
-        for path in (claims / "snapshots", *(claims / "snapshots").rglob("*")):
-            os.chown(path, POD_USER, 0)
-        (claims / "snapshots").chmod(0o775)
     return claims
+
+
+def ensure_snapshots(cache: Path, cluster: str) -> Path:
+    """Make the folder that the cluster's pods write snapshots to; they own also what is there."""
+    folder = snapshots_folder(cache, cluster)
+    folder.mkdir(parents=True, exist_ok=True)
+    if os.geteuid() == 0:
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, POD_USER, 0)
+        folder.chmod(0o775)
+    return folder
 
 
 def ensure_models(cache: Path) -> tuple[Path, Path]:
@@ -128,8 +141,20 @@ def _make_readable(folder: Path) -> None:
         path.chmod(0o755 if path.is_dir() else 0o644)
 
 
+def main() -> None:
+    """`python -m tailhold.demo`: the example's models and documents where `tailhold serve` looks for them."""
+    cache = cache_root()
+    ensure_models(cache)
+    ensure_corpus(cache)
+    print(claims_folder(cache))
+
+
 @contextmanager
 def _alone(lock: Path) -> Iterator[None]:
     with lock.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+
+
+if __name__ == "__main__":
+    main()

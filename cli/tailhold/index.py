@@ -1,4 +1,4 @@
-"""`tailhold index`: build a snapshot as the Job does, verify one, search one."""
+"""`tailhold index`: build a snapshot as the Job does, verify one. Searching one is for the demo and the tests."""
 
 import os
 import signal
@@ -20,6 +20,7 @@ from tailhold_api.parts import BuildPart
 from tailhold_api.serving import Embedder
 from tailhold_api.sources import ModelSource
 from tailhold_server.errors import StartError
+from tailhold_server.ingest.build import KEEP
 from tailhold_server.ingest.build import build as build_snapshot
 from tailhold_server.ingest.report import BuildReport
 from tailhold_server.ports import ChunkSource
@@ -28,6 +29,8 @@ from tailhold_server.snapshots.store import LOCAL, newest
 
 PINNED = "TAILHOLD_PINNED_SNAPSHOTS"
 """Digests, apart by blanks, that the build must not delete: what serves, and what a rollback needs."""
+KEPT = "TAILHOLD_KEEP_SNAPSHOTS"
+"""How many snapshots before the new one stay."""
 PIPELINE = "TAILHOLD_PIPELINE"
 """Namespace and name of the pipeline that the build is for: the owner of its snapshots."""
 
@@ -128,9 +131,17 @@ def _build(build_file: Path, env: Mapping[str, str], board: Board, lines: Lines)
         claims=Path(env.get("TAILHOLD_CLAIMS") or names.CLAIMS_FOLDER),
         config_maps=Path(env.get("TAILHOLD_CONFIG_MAPS") or names.CONFIG_MAPS_FOLDER),
         progress=tell,
+        keep=_kept(env),
         pinned=env.get(PINNED, "").split(),
         owner=env.get(PIPELINE) or LOCAL,
     )
+
+
+def _kept(env: Mapping[str, str]) -> int:
+    said = env.get(KEPT) or str(KEEP)
+    if not said.isdecimal():
+        raise StartError(Reason.INVALID_SPEC, f"{KEPT} is {said!r}: give a number of snapshots")
+    return int(said)
 
 
 def _read_part(path: Path) -> BuildPart:

@@ -10,12 +10,12 @@ from rich.console import Console
 from tailhold import __version__
 
 app = typer.Typer(
-    help="A RAG service on Kubernetes that keeps a latency promise.",
+    help="A RAG service on Kubernetes: one RagPipeline becomes pods that answer from your documents.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-index_app = typer.Typer(help="Build, verify and search index snapshots.", no_args_is_help=True)
+index_app = typer.Typer(help="Build and verify index snapshots.", no_args_is_help=True)
 app.add_typer(index_app, name="index")
 
 Name = Annotated[str, typer.Option(help="The local cluster's name; several can run side by side.")]
@@ -63,18 +63,38 @@ def up(
 ) -> None:
     """Start a local Kubernetes with Tailhold installed, or install Tailhold on your own cluster."""
     from tailhold import provision
+    from tailhold.closing import print_next_steps
     from tailhold.steps import Steps
 
-    steps = Steps(Console())
+    console = Console()
     if context:
-        provision.own_cluster(steps, context)
-    else:
-        provision.local_cluster(steps, name, nodes=nodes, gpus=gpus, slot=slot)
+        provision.own_cluster(Steps(console), context)
+        return
+    cluster, _ = provision.local_cluster(Steps(console), name, nodes=nodes, gpus=gpus, slot=slot)
+    example = provision.ROOT / "examples" / "ragpipeline.yaml"
+    stop = f"tailhold down --name {name}"
+    print_next_steps(console, cluster, f"kubectl apply -f {example}", "kubectl get ragp -o wide", stop)
 
 
 @app.command()
-def down(name: Name = "demo") -> None:
-    """Stop a local cluster; no process, mount, interface or firewall rule of it is left."""
+def down(
+    name: Name = "demo",
+    purge: Annotated[
+        bool,
+        typer.Option("--purge", help="Remove what the next start would use again, too: programs, images, indexes."),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --purge: do not ask.")] = False,
+) -> None:
+    """Stop a local cluster; no process, mount, interface or firewall rule of it is left.
+
+    Programs, images, models, documents and indexes are kept for the next start, in ~/.cache/tailhold; --purge says how
+    large they are and removes them, unless another local cluster runs.
+    """
+    if purge:
+        from tailhold.purge import purge as run
+
+        run(Console(), name, sure=lambda: yes or typer.confirm("Remove all of this?"))
+        return
     import tailhold_local
 
     tailhold_local.down(name)
@@ -122,7 +142,9 @@ def ask(
 
 @app.command()
 def demo(
-    down: Annotated[bool, typer.Option("--down", help="Stop the demo and leave nothing behind.")] = False,
+    down: Annotated[
+        bool, typer.Option("--down", help="Stop the demo; caches stay, see `tailhold down --purge`.")
+    ] = False,
     full: Annotated[bool, typer.Option("--full", help="Use the complete server image; slow to build.")] = False,
 ) -> None:
     """The whole product on this machine: a cluster, the operator, one RagPipeline, three questions."""

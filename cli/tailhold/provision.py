@@ -5,7 +5,7 @@ from pathlib import Path
 
 import tailhold_local
 from tailhold import volumes
-from tailhold.demo import ensure_corpus, ensure_models
+from tailhold.demo import claims_folder, ensure_corpus, ensure_models, ensure_snapshots
 from tailhold.install import Image, install, local_values
 from tailhold.steps import Steps
 from tailhold.target import CommandError, Target
@@ -30,13 +30,26 @@ def local_cluster(
 
 def equip(steps: Steps, cluster: Cluster, *, full: bool = False) -> Target:
     """Install Tailhold on a running local cluster, and put the example's claims in place."""
-    cache, target = cache_root(), target_of(cluster)
+    target = target_of(cluster)
     with steps.step("models and documents"):
-        ensure_models(cache)
-        ensure_corpus(cache)
+        _claim_folders(target, cache_root(), cluster.name)
     _install_local(steps, cluster, target, full=full)
-    target.apply(*volumes.manifests(cache / "claims", NAMESPACE))
     return target
+
+
+def _claim_folders(target: Target, cache: Path, cluster: str) -> None:
+    """Put the example's claims in place and wait until they are bound: no pod is to be scheduled before."""
+    ensure_models(cache)
+    ensure_corpus(cache)
+    claims = claims_folder(cache)
+    folders = {
+        "models": claims / "models",
+        "documents": claims / "documents",
+        "snapshots": ensure_snapshots(cache, cluster),
+    }
+    target.apply(*volumes.manifests(folders, NAMESPACE))
+    bound = ("--for=jsonpath={.status.phase}=Bound", "--timeout=60s")
+    target.kubectl("wait", "-n", NAMESPACE, *bound, *(f"persistentvolumeclaim/{name}" for name in folders))
 
 
 def target_of(cluster: Cluster) -> Target:

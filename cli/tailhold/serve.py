@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from tailhold.rules import broken
+from tailhold.terminal import run_apart
 from tailhold_api import names
 from tailhold_api.codec import digest, dump, load
 from tailhold_api.parts import BuildPart, ContentPart, PodPart, build_part, content_part, pod_part
@@ -43,7 +45,11 @@ def serve(
     `pod` and `content` are read, by default where a pod has them. Raises ServeFailedError.
     """
     if manifest is not None:
-        return _run(*_from_manifest(manifest), host, port, internal_port)
+        made = _from_manifest(manifest)
+        serving = partial(_run, *made, host, port, internal_port)
+        return run_apart(serving) if os.isatty(0) else serving()
+    if pod is None and content is None and not Path(names.POD_PART_PATH).exists():
+        raise ServeFailedError("name a manifest, as in `tailhold serve examples/ragpipeline.yaml`")
     parts = (
         _read(PodPart, pod or Path(names.POD_PART_PATH)),
         _read(ContentPart, content or Path(names.CONTENT_PATH)),
@@ -104,10 +110,11 @@ def _lines(error: ValidationError) -> Iterable[str]:
 
 def _from_manifest(path: Path) -> tuple[PodPart, ContentPart]:
     name, spec, rebuild = read_pipeline(path)
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # a bar for loading weights says nothing of ours
     os.environ.setdefault("TAILHOLD_CLAIMS", str(cache_folder() / "claims"))
     build = build_part(spec, rebuild)
     store = Path(os.environ["TAILHOLD_CLAIMS"]) / build.store.claim_name
-    snapshot = _built(store, build) or _build(store, build)
+    snapshot = _built(store, build) or _build(store, build, spec.index.keep_snapshots)
     return pod_part(name, spec), content_part(spec, snapshot)
 
 
@@ -131,12 +138,12 @@ def _built(store: Path, build: BuildPart) -> str | None:
     return snapshot if (store / "snapshots" / snapshot).is_dir() else None
 
 
-def _build(store: Path, build: BuildPart) -> str:
+def _build(store: Path, build: BuildPart, keep: int) -> str:
     """Build in a child process: its memory is free before the engine takes its own."""
     print(f"no index at {store} yet: building it", file=sys.stderr, flush=True)
     config_maps = os.environ.setdefault("TAILHOLD_CONFIG_MAPS", str(cache_folder() / "configmaps"))
     child = multiprocessing.get_context("spawn").Process(
-        target=build_in_child, args=(dump(build), str(store.parent), config_maps), name="index-build"
+        target=build_in_child, args=(dump(build), str(store.parent), config_maps, keep), name="index-build"
     )
     child.start()
     child.join()
@@ -146,7 +153,7 @@ def _build(store: Path, build: BuildPart) -> str:
     return snapshot
 
 
-def build_in_child(build: str, claims: str, config_maps: str) -> None:
+def build_in_child(build: str, claims: str, config_maps: str, keep: int) -> None:
     """What the child does; it says how far it is on standard error and ends with 1 if there is no index."""
     from tailhold_server.errors import StartError
     from tailhold_server.ingest.build import build as build_index
@@ -157,6 +164,7 @@ def build_in_child(build: str, claims: str, config_maps: str) -> None:
             claims=Path(claims),
             config_maps=Path(config_maps),
             progress=_Teller().tell,
+            keep=keep,
         )
     except StartError as error:
         print(f"{error.reason}: {error.message}", file=sys.stderr)

@@ -1,15 +1,15 @@
 """Folders of this machine as the persistent volume claims that the examples name."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-CLAIMS = ("models", "documents", "snapshots")
-"""The claims of examples/ragpipeline.yaml."""
 
-
-def manifests(folder: Path, namespace: str) -> list[dict[str, Any]]:
-    """A volume and its claim for each folder below `folder`; the volume outlives the claim."""
-    return [item for name in CLAIMS for item in (_volume(folder / name, name, namespace), _claim(name, namespace))]
+def manifests(folders: Mapping[str, Path], namespace: str) -> list[dict[str, Any]]:
+    """A volume and its claim for each folder, by the claim's name; the volume outlives the claim."""
+    return [
+        item for name, folder in folders.items() for item in (_volume(folder, name, namespace), _claim(name, namespace))
+    ]
 
 
 def _volume(folder: Path, name: str, namespace: str) -> dict[str, Any]:

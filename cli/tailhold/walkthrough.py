@@ -1,7 +1,7 @@
 """`tailhold demo`: the whole product on this machine, from nothing to three cited answers."""
 
+import os
 import time
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -9,7 +9,8 @@ from rich.console import Console
 
 from tailhold import provision, watch
 from tailhold.asking import print_answer
-from tailhold.demo import EMBEDDER
+from tailhold.closing import print_next_steps
+from tailhold.demo import EMBEDDER, claims_folder, snapshots_folder
 from tailhold.questions import hit_rate, load_questions
 from tailhold.steps import Steps
 from tailhold.target import Target
@@ -27,7 +28,7 @@ ANSWER_TOKENS = 96
 
 
 def stop(console: Console) -> None:
-    """Stop the demo's cluster; nothing of it is left."""
+    """Stop the demo's cluster; no process, mount or interface of it is left, and what the next start uses again is."""
     with Steps(console).step("stopping the demo's cluster"):
         down(CLUSTER)
 
@@ -47,8 +48,8 @@ def run(console: Console, *, full: bool) -> None:
         console.rule()
         console.print(f"[bold]{question.text}[/bold]")
         print_answer(console, url, question.text, ANSWER_TOKENS)
-    _print_hit_rate(console, pipeline)
-    _print_next(console, cluster, target, url, time.monotonic() - start)
+    _print_hit_rate(console, cluster, pipeline)
+    _print_next(console, cluster, url, time.monotonic() - start)
 
 
 def service_url(target: Target, namespace: str, name: str) -> str:
@@ -65,11 +66,12 @@ def _wait(steps: Steps, target: Target) -> dict[str, Any]:
         return watch.until_ready(target, NAMESPACE, name, timeout_seconds=READY_SECONDS, on_change=note)
 
 
-def _print_hit_rate(console: Console, pipeline: dict[str, Any]) -> None:
+def _print_hit_rate(console: Console, cluster: Cluster, pipeline: dict[str, Any]) -> None:
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # heard by the next import alone
     from tailhold.index import searcher
 
-    claims = cache_root() / "claims"
-    search = searcher(claims / "snapshots", pipeline["status"]["snapshot"]["digest"], claims / "models" / EMBEDDER)
+    store, embedder = snapshots_folder(cache_root(), cluster.name), claims_folder(cache_root()) / "models" / EMBEDDER
+    search = searcher(store, pipeline["status"]["snapshot"]["digest"], embedder)
     found = hit_rate(load_questions(QUESTIONS), search)
     console.rule()
     console.print(f"hit rate at 5 over {found.asked} questions: {found.rate:.2f}")
@@ -77,16 +79,14 @@ def _print_hit_rate(console: Console, pipeline: dict[str, Any]) -> None:
         console.print(f"  missed: {miss}", markup=False, style="dim", soft_wrap=True)
 
 
-def _print_next(console: Console, cluster: Cluster, target: Target, url: str, seconds: float) -> None:
+def _print_next(console: Console, cluster: Cluster, url: str, seconds: float) -> None:
     console.rule()
-    console.print(
-        f"""ready after {seconds:.0f} s. Try next:
-  export KUBECONFIG={cluster.kubeconfig} PATH={ROOT}/.venv/bin:{Path(target.kubectl_path).parent}:$PATH
-  kubectl get ragp -o wide
-  kubectl patch ragp handbook --type merge -p '{{"spec":{{"retrieval":{{"topK":3}}}}}}'   # restarts nothing
-  tailhold ask --url {url} "How do I add a user to a group?"
-  scripts/demo --down""",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
+    console.print(f"ready after {seconds:.0f} s", highlight=False)
+    print_next_steps(
+        console,
+        cluster,
+        "kubectl get ragp -o wide",
+        """kubectl patch ragp handbook --type merge -p '{"spec":{"retrieval":{"topK":3}}}'   # restarts nothing""",
+        f'tailhold ask --url {url} "How do I add a user to a group?"',
+        "scripts/demo --down",
     )

@@ -68,8 +68,6 @@ class BuildPart(Model):
     """How vectors are compared."""
     store: SnapshotStore
     """Where the snapshot is published."""
-    keep_snapshots: int
-    """Snapshots kept beside the new one."""
     rebuild: str = ""
     """The value of the rebuild annotation: a new one builds again from the same spec."""
 
@@ -108,7 +106,6 @@ def build_part(spec: Spec, rebuild: str = "") -> BuildPart:
         kind=spec.index.kind,
         metric=spec.index.metric,
         store=spec.index.store,
-        keep_snapshots=spec.index.keep_snapshots,
         rebuild=rebuild,
     )
 

@@ -105,7 +105,13 @@ class Prompt(Model):
     )
     """The system message. It comes first in every prompt, so that its KV blocks are shared."""
     max_answer_tokens: int = live(256, ge=1, le=65536)
-    """Longest answer where the client asks for none. A client may ask for less or more, within the context."""
+    """Longest answer where the client asks for none. A client may ask for less or more, within the context. Must be
+    less than `engine.maxModelTokens`."""
+    temperature: float = live(0.0, ge=0.0, le=2.0)
+    """How freely the answer's words are chosen where the client sends no `temperature`, or null. 0 takes the likeliest
+    word each time: the answer stays closest to the sources, and the same prompt nearly always gives the same one.
+    Higher values vary the wording, cost no time, and make wrong facts and missing citations likelier, most of all with
+    small models. Raise it where answers are to read less alike; above 1 few models make sense."""
 
 
 class ContextOrder(StrEnum):

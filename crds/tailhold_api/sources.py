@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import ClassVar
 
-from tailhold_api.fields import Model, Rule, part, reload, restart
+from tailhold_api.fields import Model, Rule, part, policy, reload, restart
 
 _ONE_MODEL_SOURCE = "[has(self.huggingFace), has(self.pvc), has(self.path)].filter(x, x).size() == 1"
 _ONE_CORPUS_SOURCE = "[has(self.pvc), has(self.configMap), has(self.archive)].filter(x, x).size() == 1"
@@ -65,7 +65,8 @@ class ArchiveDocuments(Model):
 
 
 class CorpusSource(Model):
-    """One place that documents come from. Exactly one of `pvc`, `configMap` and `archive` is given."""
+    """One place that documents come from. Exactly one of `pvc`, `configMap` and `archive` is given. Only the spec is
+    watched, not the documents: set the pipeline's annotation `tailhold.dev/rebuild` to a new value when they change."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -79,9 +80,11 @@ class CorpusSource(Model):
     name: str = reload(min_length=1, max_length=63, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
     """Names the source in citations and in the Job's report; unique in the list."""
     pvc: ClaimFolder | None = None
-    """A folder on a persistent volume claim, read recursively."""
+    """A folder on a persistent volume claim, read recursively. Changed files, or another volume behind the claim, are
+    not noticed by themselves: set the annotation `tailhold.dev/rebuild` to a new value to index them."""
     config_map: ConfigMapDocuments | None = None
-    """A ConfigMap whose keys are files. At most 1 MiB by Kubernetes' own limit."""
+    """A ConfigMap whose keys are files. At most 1 MiB by Kubernetes' own limit. Changed keys are not noticed by
+    themselves: set the annotation `tailhold.dev/rebuild` to a new value to index them."""
     archive: ArchiveDocuments | None = None
     """An archive behind a URL."""
     include: tuple[str, ...] = reload(
@@ -154,7 +157,12 @@ class Index(Model):
     """`Cosine` normalises vectors at both ends."""
     store: SnapshotStore
     """Where snapshots live."""
-    build_memory_mebibytes: int = reload(4096, ge=256, le=1048576)
-    """Memory of the index Job."""
-    keep_snapshots: int = reload(3, ge=1, le=50)
-    """Snapshots kept on the volume beside the one that serves. A rollback needs its own."""
+    build_memory_mebibytes: int = policy(4096, ge=256, le=1048576)
+    """Memory of the index Job, requested and limit. Holds from the next Job on: a build that failed for want of memory
+    is tried again with a new value of the annotation `tailhold.dev/rebuild`."""
+    build_millicores: int = policy(500, ge=100, le=512000)
+    """CPU of the index Job: what it asks the scheduler for. It takes more where more is free, up to 4 cores, or to one
+    core beyond what it asks for. More shortens the build on a busy node. Holds from the next Job on."""
+    keep_snapshots: int = policy(3, ge=1, le=50)
+    """Snapshots kept on the volume beside the new one when an index is built; those that serve, and those that a
+    rollback needs, are kept whatever their number. Holds from the next build on: a change alone builds nothing."""

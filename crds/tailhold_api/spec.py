@@ -74,6 +74,12 @@ class Spec(Model):
             {"retrieval": {"contextTokens": 2048}, "engine": {"maxModelTokens": 2048}},
         ),
         Rule(
+            "self.prompt.maxAnswerTokens < self.engine.maxModelTokens",
+            "`prompt.maxAnswerTokens` must be less than `engine.maxModelTokens`: lower it, or raise `maxModelTokens`",
+            {"prompt": {"maxAnswerTokens": 256}, "engine": {"maxModelTokens": 2048}},
+            {"prompt": {"maxAnswerTokens": 2048}, "engine": {"maxModelTokens": 2048}},
+        ),
+        Rule(
             "self.corpus.chunking.maxTokens + 2 <= self.embedder.maxTokens",
             "`corpus.chunking.maxTokens` must be at most `embedder.maxTokens` - 2: the two special tokens count too",
             {"corpus": {"chunking": {"maxTokens": 200}}, "embedder": {"maxTokens": 256}},

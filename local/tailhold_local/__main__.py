@@ -35,7 +35,8 @@ def describe(found: Status) -> str:
         "cluster": f"{cluster.name}, {'ready' if found.ready else 'not ready'}",
         "slot": f"{cluster.settings.slot}, addresses {cluster.addresses.everything}",
         "API server": f"{cluster.addresses.control} port {API_PORT}",
-        "kubeconfig": f"export KUBECONFIG={cluster.kubeconfig}",
+        "kubeconfig": str(cluster.kubeconfig),
+        "shell": cluster.shell_line,
         "logs": str(cluster.logs),
     }
     lines = [f"{name:12} {fact}" for name, fact in facts.items()]

@@ -8,7 +8,6 @@ from pathlib import Path
 from tailhold_local import images
 from tailhold_local.errors import LocalError
 from tailhold_local.layout import cache_root
-from tailhold_local.locks import locked
 from tailhold_local.machine import search_path
 from tailhold_local.progress import Progress
 
@@ -37,7 +36,7 @@ def ensure_base_image(progress: Progress | None = None) -> str:
     suite = _suite(Path("/etc/os-release").read_text())
     tag = f"localhost/tailhold/base:{suite}-{RECIPE}"
     archive = cache_root() / "images" / f"base-{suite}-{RECIPE}.tar"
-    with locked(cache_root() / ".base.lock"):
+    with images.alone():
         if not archive.exists():
             with (progress or Progress()).step(f"building the base image {tag}, kept for later runs"):
                 _build(suite, tag, archive)

@@ -18,10 +18,10 @@ from pathlib import Path
 from tailhold_local import base_image, images
 from tailhold_local.errors import LocalError
 from tailhold_local.layout import cache_root
-from tailhold_local.locks import locked
 from tailhold_local.progress import Progress
 
 ROOT = Path(__file__).parents[2]
+REPOSITORY = "localhost/tailhold"
 KEPT = 3
 """Archives kept of each image: what runs, what is built, and one to go back to."""
 
@@ -31,7 +31,7 @@ class Recipe:
     """How one image is built."""
 
     name: str
-    """Of the image, within localhost/tailhold."""
+    """Of the image, within `REPOSITORY`."""
     dockerfile: str
     target: str
     """A stage of the Dockerfile; its last one if empty."""
@@ -71,8 +71,12 @@ def build_images(*, full: bool = False, progress: Progress | None = None) -> dic
 
 def build_image(target: str, progress: Progress, root: Path = ROOT) -> BuiltImage:
     """The image of one of `RECIPES`, built from the checkout at `root` if its inputs changed."""
-    base = base_image.ensure_base_image(progress)
-    with locked(cache_root() / ".images.lock"):
+    return build_on(base_image.ensure_base_image(progress), target, progress, root)
+
+
+def build_on(base: str, target: str, progress: Progress, root: Path = ROOT) -> BuiltImage:
+    """The same on a base image that the store holds."""
+    with images.alone():
         return _ensure(target, root, base, progress)
 
 
@@ -87,15 +91,15 @@ def input_digest(recipe: Recipe, root: Path, base: str) -> str:
 
 def copied_paths(dockerfile: str, target: str) -> tuple[str, ...]:
     """What a Dockerfile's text copies from the checkout into the target and the stages it is made of."""
-    stages = _stages(dockerfile)
-    pending, seen, found = [target or list(stages)[-1]], set[str](), list[str]()
-    while pending:
-        name = pending.pop()
-        if name in stages and name not in seen:
-            seen.add(name)
-            pending += re.findall(r"(?:^FROM |--from=)(\S+)", stages[name], re.MULTILINE)
-            found += re.findall(r"^COPY (?!--)(\S+) ", stages[name], re.MULTILINE)
-    return tuple(sorted(found))
+    stages = _reached(dockerfile, target).values()
+    return tuple(sorted(path for text in stages for path in re.findall(r"^COPY (?!--)(\S+) ", text, re.MULTILINE)))
+
+
+def copied_stages(dockerfile: str, target: str) -> tuple[str, ...]:
+    """The stages that a target copies from and does not stand on: in the store, no image's name holds their layers."""
+    stages = _reached(dockerfile, target)
+    found = {name for text in stages.values() for name in re.findall(r"--from=(\S+)", text)}
+    return tuple(name for name in _stages(dockerfile) if name in found & stages.keys())
 
 
 def archive_digest(archive: Path) -> str:
@@ -114,6 +118,18 @@ def _stages(dockerfile: str) -> dict[str, str]:
     return {(match[1] or "" if match else ""): part for match, part in zip(named, parts, strict=True)}
 
 
+def _reached(dockerfile: str, target: str) -> dict[str, str]:
+    """The text of the target and of each stage that it is made of, by name."""
+    stages = _stages(dockerfile)
+    pending, seen = [target or list(stages)[-1]], dict[str, str]()
+    while pending:
+        name = pending.pop()
+        if name in stages and name not in seen:
+            seen[name] = stages[name]
+            pending += re.findall(r"(?:^FROM |--from=)(\S+)", stages[name], re.MULTILINE)
+    return seen
+
+
 def _copied(recipe: Recipe, root: Path) -> Iterator[Path]:
     for name in copied_paths((root / recipe.dockerfile).read_text(), recipe.target):
         path = root / name
@@ -129,7 +145,7 @@ def _counts(path: Path) -> bool:
 def _ensure(target: str, root: Path, base: str, progress: Progress) -> BuiltImage:
     recipe = RECIPES[target]
     digest = input_digest(recipe, root, base)
-    reference = f"localhost/tailhold/{recipe.name}:{digest}"
+    reference = _reference(recipe, digest)
     archive = _folder() / f"{target}-{digest}.tar"
     if archive.exists():
         archive.touch()
@@ -137,24 +153,21 @@ def _ensure(target: str, root: Path, base: str, progress: Progress) -> BuiltImag
         with progress.step(f"building {reference} ({target})"), _secrets() as secrets:
             _build(recipe, root, base, reference, secrets)
             _export(reference, archive)
-    _prune(target, recipe)
+            _prune(target)
     return BuiltImage(reference, archive, archive_digest(archive))
 
 
 def _build(recipe: Recipe, root: Path, base: str, reference: str, secrets: Sequence[str]) -> None:
-    target = [f"--target={recipe.target}"] if recipe.target else []
-    file = ["--file", str(root / recipe.dockerfile)]
-    images.buildah(
-        "build",
-        "--layers",
-        f"--build-arg=BASE={base}",
-        *secrets,
-        *target,
-        "--tag",
-        reference,
-        *file,
-        str(root),
-    )
+    file = root / recipe.dockerfile
+    stages = copied_stages(file.read_text(), recipe.target)
+    made = [(stage, f"{REPOSITORY}/stage:{recipe.name}-{stage}") for stage in stages]
+    try:
+        for target, tag in (*made, (recipe.target, reference)):
+            chosen = [f"--target={target}"] if target else []
+            words = (f"--build-arg=BASE={base}", *secrets, *chosen, "--tag", tag, "--file", str(file), str(root))
+            images.buildah("build", "--layers", *words)
+    finally:
+        images.end_builds()
 
 
 def _export(reference: str, archive: Path) -> None:
@@ -181,13 +194,31 @@ def _secrets(env: Mapping[str, str] = os.environ) -> Iterator[list[str]]:
         yield [f"--secret=id=pip.conf,src={config.name}", *ca]
 
 
-def _prune(target: str, recipe: Recipe) -> None:
-    archives = sorted(_folder().glob(f"{target}-*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for old in archives[KEPT:]:
-        reference = f"localhost/tailhold/{recipe.name}:{old.stem.removeprefix(f'{target}-')}"
-        if images.has(reference):
-            images.buildah("rmi", "--force", reference)
+def _prune(built: str) -> None:
+    """Of old builds, keep some archives and no layers: the next build starts from the newest one's."""
+    for old in _archives(built)[KEPT:]:
         old.unlink()
+    newest = {
+        _reference(RECIPES[target], _digest(target, found[0])) for target in RECIPES if (found := _archives(target))
+    }
+    ours = {f"{REPOSITORY}/{recipe.name}" for recipe in RECIPES.values()}
+    for tag in images.tags():
+        if tag.rpartition(":")[0] in ours and tag not in newest:
+            images.buildah("rmi", "--force", tag)
+    images.prune()
+
+
+def _archives(target: str) -> list[Path]:
+    """A target's archives, newest first."""
+    return sorted(_folder().glob(f"{target}-*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
+
+
+def _digest(target: str, archive: Path) -> str:
+    return archive.stem.removeprefix(f"{target}-")
+
+
+def _reference(recipe: Recipe, digest: str) -> str:
+    return f"{REPOSITORY}/{recipe.name}:{digest}"
 
 
 def _folder() -> Path:

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +76,14 @@ class Cluster:
         direct = ",".join(filter(None, (os.environ.get("NO_PROXY"), self.addresses.everything)))
         changes = {"KUBECONFIG": str(self.kubeconfig), "PATH": path, "NO_PROXY": direct, "no_proxy": direct}
         return {**os.environ, **changes}
+
+    @property
+    def shell_line(self) -> str:
+        """What a person's shell runs to have kubectl, helm and this environment's programs speak to the cluster."""
+        built = binaries.located()
+        folders = [Path(sys.executable).parent, *(Path(built[program]).parent for program in ("kubectl", "helm"))]
+        path = os.pathsep.join(map(str, (*folders, "$PATH")))
+        return f'export KUBECONFIG="{self.kubeconfig}" PATH="{path}"'
 
     def kubectl(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> str:
         """What kubectl prints; LocalError with its message if it fails."""

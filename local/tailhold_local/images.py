@@ -5,11 +5,12 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from tailhold_local.errors import LocalError
 from tailhold_local.layout import cache_root
+from tailhold_local.locks import locked
 from tailhold_local.machine import search_path
 from tailhold_local.node import PAUSE
 from tailhold_local.progress import Progress
@@ -29,9 +30,31 @@ def buildah(*arguments: str) -> str:
     return done.stdout
 
 
+def alone(*, wait: bool = True) -> AbstractContextManager[None]:
+    """Held by whoever changes the store: what one build has not tagged yet, another would take for waste."""
+    return locked(cache_root() / ".images.lock", wait=wait)
+
+
+def tags() -> tuple[str, ...]:
+    """The images of the store that have a name."""
+    return tuple(buildah("images", "--format", "{{.Name}}:{{.Tag}}").split())
+
+
 def has(tag: str) -> bool:
     """Whether the store holds the image."""
-    return tag in buildah("images", "--format", "{{.Name}}:{{.Tag}}").split()
+    return tag in tags()
+
+
+def end_builds() -> None:
+    """Remove the containers of builds that were cut off, and so their mounts; the store is held alone."""
+    if buildah("containers", "--quiet").strip():
+        buildah("rm", "--all")
+
+
+def prune() -> None:
+    """Remove layers that no named image stands on; the store is held alone."""
+    end_builds()
+    buildah("rmi", "--prune")
 
 
 def restore(archive: Path, tag: str) -> None:
@@ -43,11 +66,12 @@ def restore(archive: Path, tag: str) -> None:
 def ensure_pause_image(progress: Progress) -> Path:
     """The archive of the image that holds each pod's namespaces."""
     archive = cache_root() / "images" / f"{PAUSE.split('/')[-1].replace(':', '-')}.tar"
-    if not archive.exists():
-        with progress.step("building the pause image"), _context() as folder:
-            (folder / "Dockerfile").write_text(PAUSE_FILES)
-            shutil.copy(BUSYBOX, folder / "busybox")
-            build(folder, folder / "Dockerfile", PAUSE, archive)
+    if archive.exists():
+        return archive
+    with alone(), progress.step("building the pause image"), _context() as folder:
+        (folder / "Dockerfile").write_text(PAUSE_FILES)
+        shutil.copy(BUSYBOX, folder / "busybox")
+        build(folder, folder / "Dockerfile", PAUSE, archive)
     return archive
 
 

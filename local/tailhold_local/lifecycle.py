@@ -57,6 +57,7 @@ def up(
     layout = Layout(state_root(), name)
     wanted = Settings(slot if slot is not None else 0, nodes, gpus, gpu_numa)
     machine.require_root()
+    _refuse_a_namesake(layout)
     disk = machine.DISK_TO_BUILD if binaries.missing() else machine.DISK
     with locked(layout.lock):
         running = _running(layout)
@@ -77,6 +78,8 @@ def down(name: str = DEFAULT_NAME, *, progress: Progress | None = None) -> None:
     """Stop a cluster and remove all it left: processes, mounts, links, cgroups and files."""
     progress = progress or Progress()
     layout = Layout(state_root(), name)
+    if (other := namesake(layout)) and not layout.folder.exists():
+        progress.say(f"cluster {name} runs from {other.parent}: `{_down(other)}` stops it")
     if not layout.root.exists():
         return
     machine.require_root()
@@ -101,6 +104,11 @@ def status(name: str = DEFAULT_NAME) -> Status:
 def names() -> tuple[str, ...]:
     """The clusters of this machine, running or not."""
     return tuple(sorted(path.parent.name for path in state_root().glob("*/cluster.json")))
+
+
+def namesake(layout: Layout) -> Path | None:
+    """The folder of a cluster of the same name that runs from another state folder."""
+    return next((home for home in processes.homes() if home.name == layout.name and home != layout.folder), None)
 
 
 def choose_slot(wanted: int | None, taken: dict[int, str], clash: Callable[[int], str | None]) -> int:
@@ -184,13 +192,26 @@ def _refuse_another_shape(running: Cluster, wanted: Settings, slot: int | None) 
         )
 
 
+def _refuse_a_namesake(layout: Layout) -> None:
+    if other := namesake(layout):
+        raise LocalError(
+            f"a cluster named {layout.name!r} runs already, from the state folder {other.parent}, and control groups go"
+            f" by that name: take another --name, or stop it first: `{_down(other)}`"
+        )
+
+
+def _down(home: Path) -> str:
+    return f"TAILHOLD_STATE={home.parent} tailhold down --name {home.name}"
+
+
 def _remove(layout: Layout) -> None:
     supervisor = processes.find_supervisor(layout)
     if supervisor:
         processes.kill(supervisor)
     settings = Settings.from_json(layout.settings.read_text()) if layout.settings.exists() else None
     network.remove(layout, Addresses(settings.slot).link if settings else None)
-    cgroups.remove(layout.name)
+    if not namesake(layout):
+        cgroups.remove(layout.name)
     if layout.folder.exists():
         shutil.rmtree(layout.folder)
 
@@ -200,7 +221,7 @@ def _remove_mount_points() -> None:
 
     The kernel lets a folder go that is mounted on in another namespace, and takes the mount away with it.
     """
-    if not names() and not processes.supervisors():
+    if not names() and not processes.homes():
         for point in node.OWN_MOUNT_POINTS:
             _remove_if_empty(Path(point))
 

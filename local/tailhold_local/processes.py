@@ -78,6 +78,17 @@ def supervisors() -> tuple[psutil.Process, ...]:
     return tuple(each for each in psutil.process_iter() if _runs_supervisor(_command(each)))
 
 
+def home_of(command: list[str]) -> Path | None:
+    """The folder of the cluster, if a command line is that of a supervisor."""
+    return Path(command[-1]).parent if _runs_supervisor(command) else None
+
+
+def homes() -> tuple[Path, ...]:
+    """The folders of all clusters that run on this machine, wherever they keep their state."""
+    found = (home_of(_command(each)) for each in psutil.process_iter())
+    return tuple(sorted({home for home in found if home}))
+
+
 def components(supervisor: psutil.Process, plan: Plan) -> dict[str, Identity]:
     """The components that run now, by name."""
     found = {}

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from tailhold_local.cluster import Cluster
-from tailhold_local.layout import state_root
-from tailhold_local.lifecycle import down, up
+from tailhold_local.layout import Layout, state_root
+from tailhold_local.lifecycle import down, namesake, up
 from tailhold_local.locks import locked
 from tailhold_local.processes import find_supervisor
 
@@ -59,6 +59,8 @@ def _own() -> Iterator[Cluster]:
 @contextmanager
 def _name() -> Iterator[str]:
     for name in NAMES:
+        if namesake(Layout(state_root(), name)):
+            continue
         try:
             with locked(state_root() / f".{name}.tests.lock", wait=False):
                 yield name

@@ -25,7 +25,7 @@ class Happening:
 
 def happenings(before: Status, after: Status) -> tuple[Happening, ...]:
     """What changed from one status to the next."""
-    return (*_built(before, after), *_served(before, after), *_failed(before, after))
+    return (*_built(before, after), *_drained(before, after), *_served(before, after), *_failed(before, after))
 
 
 def _built(before: Status, after: Status) -> Iterator[Happening]:
@@ -33,6 +33,13 @@ def _built(before: Status, after: Status) -> Iterator[Happening]:
     if new and (before.snapshot is None or before.snapshot.build != new.build):
         counts = f"{new.chunks} chunks of {new.documents} documents, {new.failed_documents} could not be read"
         yield Happening("IndexBuilt", counts, new.build)
+
+
+def _drained(before: Status, after: Status) -> Iterator[Happening]:
+    now, then = _find(after, ConditionType.ROLLED_OUT), _find(before, ConditionType.ROLLED_OUT)
+    if now and now.reason == Reason.DRAINING and (then is None or then.reason != now.reason):
+        about = f"{after.candidate.name if after.candidate else ''}{now.observed_generation}"
+        yield Happening("Draining", f"serving pods make room: {now.message}", about, warns=True)
 
 
 def _served(before: Status, after: Status) -> Iterator[Happening]:

@@ -12,6 +12,7 @@ from tailhold_operator.revisions import Asked, Target
 from tailhold_operator.rollout import Side, Step
 from tailhold_operator.sides import answers
 
+_OF_INDEX = (Reason.SNAPSHOT_REFUSED, Reason.CONTENT_REFUSED)
 Findings = Mapping[ConditionType, Finding]
 
 
@@ -63,7 +64,7 @@ def _index_loaded(case: Case) -> Finding:
         return FINE
     if case.told and not case.step.outcome.stalled:
         return waiting(Reason.PUSHING_CONTENT, f"the pods are being given snapshot {wanted[:SHORT]}")
-    return _not_loaded(case)
+    return _not_loaded(case, ConditionType.INDEX_LOADED)
 
 
 def _model_loaded(case: Case) -> Finding:
@@ -71,13 +72,15 @@ def _model_loaded(case: Case) -> Finding:
         return Finding(False, Reason.WAITING_FOR_INDEX, case.building.finding.message, case.building.finding.stalled)
     if any(report.pod_digest == case.target.status.pod_digest for report in case.told):
         return FINE
-    return _not_loaded(case)
+    return _not_loaded(case, ConditionType.MODEL_LOADED)
 
 
-def _not_loaded(case: Case) -> Finding:
-    """Why no pod runs what is asked for."""
+def _not_loaded(case: Case, kind: ConditionType) -> Finding:
+    """Why no pod runs what is asked for; a failure of the one is none of the other."""
     if not case.asked.spec.replicas:
         return waiting(Reason.NO_REPLICAS, "`replicas` is 0")
+    if case.step.outcome.stalled and (case.step.outcome.reason in _OF_INDEX) != (kind is ConditionType.INDEX_LOADED):
+        return waiting(Reason.WAITING_FOR_PODS, "no pod of the newest revision runs; see RolledOut")
     if case.step.outcome.stalled or case.fresh is None:
         return case.step.outcome if not case.step.outcome.holds else waiting(Reason.WAITING_FOR_PODS)
     return case.fresh.trouble

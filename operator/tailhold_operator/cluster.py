@@ -14,6 +14,7 @@ from tailhold_operator.kinds import KINDS, Manifest, Ref, path_of, ref_of
 _CONNECT_SECONDS = 5
 _READ_SECONDS = 30
 _APPLY = "application/apply-patch+yaml"
+_MERGE = "application/merge-patch+json"
 _NOT_FOUND, _CONFLICT, _INVALID, _TOO_MANY = 404, 409, 422, 429
 
 
@@ -29,11 +30,17 @@ class Cluster(Protocol):
     async def named(self, ref: Ref) -> Manifest | None:
         """One object by its name, for kinds that may be listed and not be got."""
 
+    async def warnings(self, namespace: str, uid: str) -> tuple[Manifest, ...]:
+        """The Events that warn of one object."""
+
     async def pipelines(self, namespace: str | None) -> tuple[Manifest, ...]:
         """All RagPipelines."""
 
     async def apply(self, manifest: Manifest, uid: str) -> None:
         """Make an object so. With a UID it has to be that very object; without one it is made."""
+
+    async def label(self, ref: Ref, uid: str, labels: Mapping[str, str]) -> None:
+        """Put labels on that very object and change nothing else of it."""
 
     async def delete(self, ref: Ref, uid: str) -> None:
         """Take that very object away, and what hangs on it. Gone already is fine."""
@@ -70,6 +77,10 @@ class KubernetesCluster:
         found = await self._list(ref.kind, ref.namespace, {"fieldSelector": f"metadata.name={ref.name}"})
         return found[0] if found else None
 
+    async def warnings(self, namespace: str, uid: str) -> tuple[Manifest, ...]:
+        """The Events that warn of one object."""
+        return await self._list("Event", namespace, {"fieldSelector": f"involvedObject.uid={uid},type=Warning"})
+
     async def pipelines(self, namespace: str | None) -> tuple[Manifest, ...]:
         """All RagPipelines."""
         return await self._list(names.KIND, namespace)
@@ -81,6 +92,12 @@ class KubernetesCluster:
         body = manifest | {"metadata": manifest["metadata"] | ({"uid": uid} if uid else {})}
         query = {"fieldManager": names.FIELD_MANAGER, **force}
         await self._ask("PATCH", path_of(ref.kind, ref.namespace, ref.name), query, body, _APPLY)
+
+    async def label(self, ref: Ref, uid: str, labels: Mapping[str, str]) -> None:
+        """Put labels on that very object and change nothing else of it."""
+        body = {"metadata": {"uid": uid, "labels": dict(labels)}}
+        query = {"fieldManager": names.FIELD_MANAGER}
+        await self._ask("PATCH", path_of(ref.kind, ref.namespace, ref.name), query, body, _MERGE)
 
     async def delete(self, ref: Ref, uid: str) -> None:
         """Take that very object away, and what hangs on it."""

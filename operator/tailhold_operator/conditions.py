@@ -1,6 +1,7 @@
 """Conditions as the Kubernetes API conventions want them: the time moves with the status, and only then."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from tailhold_api.conditions import ConditionType, Reason
@@ -24,9 +25,15 @@ def stamp(moment: datetime) -> str:
 
 
 def summary(findings: Mapping[ConditionType, Finding]) -> Finding:
-    """Ready: all hold, or else the first that does not."""
-    failing = (findings[kind] for kind in _ORDER if kind in findings and not findings[kind].holds)
-    return next(failing, FINE)
+    """Ready: all hold, or else the first that the user has to mend, or else the first that does not hold.
+
+    With no replicas asked for, all is as asked.
+    """
+    failing = [findings[kind] for kind in _ORDER if kind in findings and not findings[kind].holds]
+    found = next((each for each in failing if each.stalled), failing[0] if failing else FINE)
+    if failing and all(each.reason is Reason.NO_REPLICAS for each in failing):
+        return replace(found, holds=True)
+    return found
 
 
 def set_conditions(

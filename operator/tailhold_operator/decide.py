@@ -13,14 +13,14 @@ from tailhold_operator.desire import Around, desire, image_of, template_of
 from tailhold_operator.findings import Finding, stuck, waiting
 from tailhold_operator.history import Failure, History
 from tailhold_operator.indexing import Building, assess
-from tailhold_operator.observe import Pod, Seen, read_job
+from tailhold_operator.observe import Pod, Seen, jobs_of, pods_of
 from tailhold_operator.parsing import read_history, read_spec, rebuild_mark
 from tailhold_operator.plan import Apply, Delete, plan
 from tailhold_operator.render.config import ANNOTATION_DIGEST
 from tailhold_operator.render.front import served_part
 from tailhold_operator.revisions import Asked, Target, asked_for, content_by_digest, noted, target_of
 from tailhold_operator.rollout import POLL, Side, Step, View, advance, stand_still
-from tailhold_operator.sides import pods_of, sides_of, takers
+from tailhold_operator.sides import leaving, sides_of, takers
 
 SOON = timedelta(seconds=1)
 
@@ -86,14 +86,15 @@ def refuse_content(history: History, push: Push, words: str, at: str) -> History
 def _decide(seen: Seen, asked: Asked, history: History, around: Around, now: datetime) -> Decision:
     pods = pods_of(seen)
     history = noted(history, asked.spec)
-    jobs = [read_job(each) for each in seen.of_kind("Job")]
-    building = assess(asked.build_digest, history.snapshot_of(asked.build_digest), jobs, pods, seen.progress)
+    known = history.snapshot_of(asked.build_digest)
+    building = assess(asked.build_digest, known, jobs_of(seen), pods, seen.progress)
     if building.snapshot and not history.snapshot_of(asked.build_digest):
         history = history.with_snapshot(building.snapshot)
     target = _target(seen, asked, building, around)
     sides = sides_of(seen, pods, target.status if target else None, asked.pod.placement.gpu.resource_name)
     serving = _serving(seen, asked, history, around)
-    step = _step(asked, target, serving, sides, history, now)
+    going = leaving(pods, (serving, asked.pod_digest[:SHORT]), now)
+    step = _step(asked, target, serving, sides, history, going, now)
     contents = _contents(seen, step, target, around)
     pushes = tuple(_pushes(seen, pods, contents, target))
     wanted = desire(seen, asked, target, building, step, contents, around)
@@ -137,11 +138,12 @@ def _step(
     serving: str | None,
     sides: Mapping[str, Side],
     history: History,
+    going: int,
     now: datetime,
 ) -> Step:
     replicas, rules = asked.spec.replicas, asked.spec.rollout
     if target:
-        return advance(View(target.status, serving, sides, history, replicas, rules), now)
+        return advance(View(target.status, serving, sides, history, replicas, rules, going), now)
     return stand_still(serving, replicas, history, now)
 
 
@@ -201,6 +203,8 @@ def _paused(decision: Decision) -> Decision:
     findings = dict(decision.findings)
     if pending or not findings[ConditionType.ROLLED_OUT].holds:
         findings[ConditionType.ROLLED_OUT] = paused
+    if decision.building and decision.building.needs_job:
+        findings |= dict.fromkeys((ConditionType.INDEX_LOADED, ConditionType.MODEL_LOADED), paused)
     return _without_acts(decision, findings)
 
 

@@ -9,7 +9,7 @@ from tailhold_operator.content import Spread
 from tailhold_operator.history import History
 from tailhold_operator.indexing import Building, surplus
 from tailhold_operator.kinds import Manifest, Ref, label_of, ref_of
-from tailhold_operator.observe import Seen, read_job
+from tailhold_operator.observe import Seen, jobs_of, pods_of
 from tailhold_operator.render import config, front
 from tailhold_operator.render.identity import Identity
 from tailhold_operator.render.index import JobMeans, render_job
@@ -17,7 +17,7 @@ from tailhold_operator.render.server import render_deployment, render_template
 from tailhold_operator.render.setup import Setup
 from tailhold_operator.revisions import Asked, Target, content_by_digest, kept_configs
 from tailhold_operator.rollout import Step
-from tailhold_operator.sides import pods_of, turned_away
+from tailhold_operator.sides import turned_away
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,10 @@ def _index(asked: Asked, building: Building, history: History, around: Around) -
     if not building.needs_job:
         return ()
     image = asked.spec.server.image or around.setup.image
-    means = JobMeans(image, asked.spec.index.build_memory_mebibytes, history.snapshots_in_use())
+    index = asked.spec.index
+    means = JobMeans(
+        image, index.build_memory_mebibytes, index.build_millicores, index.keep_snapshots, history.snapshots_in_use()
+    )
     job = render_job(asked.build, asked.build_digest[:SHORT], around.identity, around.setup, means)
     return config.render_build_config(asked.build, around.identity), job
 
@@ -133,7 +136,7 @@ def _kept(
 
 def _kept_index(seen: Seen, asked: Asked, building: Building) -> set[Ref]:
     current = asked.build_digest[:SHORT]
-    gone = surplus([read_job(each) for each in seen.of_kind("Job")], current)
+    gone = surplus(jobs_of(seen), current)
     gone |= {current} if building.discard else frozenset()
     jobs = {ref_of(each): label_of(each, names.LABEL_BUILD) for each in seen.of_kind("Job")}
     kept = {ref for ref, build in jobs.items() if build not in gone}

@@ -13,6 +13,7 @@ from tailhold_api.status import Ended, FieldChange, RevisionStatus, SnapshotStat
 
 KEY = "history.json"
 """The key in the ConfigMap."""
+_NO_ROOM_MADE = {"drained_at": "", "freed_at": ""}
 _ENDED = 10
 _SNAPSHOTS = 50
 
@@ -63,6 +64,8 @@ class History(Model):
     """The revision that is being tried."""
     drained_at: Moment = ""
     """When the serving pods were asked to make room for the candidate; empty when they were not."""
+    freed_at: Moment = ""
+    """When, while a candidate was tried, pods were last seen leaving their room; empty when none were."""
     failure: Failure | None = Field(None)
     """The last revision that was given up, while the spec still asks for it."""
     ended: tuple[Ended, ...] = ()
@@ -115,13 +118,13 @@ class History(Model):
 
     def with_failure(self, failure: Failure) -> "History":
         """Give a revision up."""
-        given_up = self.model_copy(update={"failure": failure, "candidate": None, "drained_at": ""})
+        given_up = self.model_copy(update={"failure": failure, "candidate": None, **_NO_ROOM_MADE})
         return given_up.with_ended(failure.name, failure.reason, failure.at)
 
     def with_serving(self, revision: RevisionStatus, keep: int, at: str) -> "History":
         """Remember that a revision serves. Saying so again changes nothing."""
         bare = revision.model_copy(update={"ready_replicas": 0})
-        known = self.model_copy(update={"candidate": None, "drained_at": ""})
+        known = self.model_copy(update={"candidate": None, **_NO_ROOM_MADE})
         if known.revisions and known.revisions[0] == bare:
             return known
         others = tuple(each for each in known.revisions if each.name != bare.name)

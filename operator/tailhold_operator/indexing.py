@@ -46,14 +46,18 @@ def assess(
         return Building(_failed(job, own))
     if job.complete:
         return _result(build, own)
+    if not own and job.warning:
+        return Building(waiting(Reason.POD_REFUSED, f"the index Job gets no pod: {job.warning}"))
     return _running(own, read_progress(progress))
 
 
 def surplus(jobs: Sequence[Job], build: str) -> frozenset[str]:
-    """Builds whose Jobs may go: all but the newest two and the one that is asked for."""
+    """Builds whose Jobs may go: those that run for nobody, and of the ended all but the newest two with ours."""
     others = sorted((job for job in jobs if job.build != build), key=lambda job: job.created, reverse=True)
+    ended = [job for job in others if job.complete or job.failed]
     asked = len(jobs) - len(others)
-    return frozenset(job.build for job in others[KEPT_JOBS - asked :])
+    running = {job.build for job in others} - {job.build for job in ended}
+    return frozenset(running | {job.build for job in ended[KEPT_JOBS - asked :]})
 
 
 def read_progress(told: Mapping[str, Any] | None) -> Progress | None:
@@ -95,12 +99,16 @@ def _failed(job: Job, pods: Sequence[Pod]) -> Finding:
 
 
 def _running(pods: Sequence[Pod], progress: Progress | None) -> Building:
-    waits = [pod for pod in pods if pod.unschedulable or pod.waiting_message]
+    waits = [pod for pod in pods if pod.unschedulable or pod.waiting_message or (pod.is_held_up and pod.warning)]
     if waits:
-        text = waits[-1].unschedulable or f"{waits[-1].waiting}: {waits[-1].waiting_message}"
         reason = Reason.UNSCHEDULABLE if waits[-1].unschedulable else Reason.WAITING_FOR_PODS
-        return Building(waiting(reason, f"index Job: {text}"))
+        return Building(waiting(reason, f"index Job: {_held_by(waits[-1])}"))
     return Building(waiting(Reason.BUILDING_INDEX, _how_far(pods, progress)), progress=progress)
+
+
+def _held_by(pod: Pod) -> str:
+    told = f"{pod.waiting}: {pod.waiting_message}" if pod.waiting_message else pod.warning
+    return pod.unschedulable or told
 
 
 def _how_far(pods: Sequence[Pod], progress: Progress | None) -> str:

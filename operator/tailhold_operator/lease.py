@@ -5,7 +5,7 @@ counts from when it last asked, on a clock that no one sets. The Lease's own tim
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -131,6 +131,10 @@ class GuardedCluster:
         """Reading is for all."""
         return await self._cluster.named(ref)
 
+    async def warnings(self, namespace: str, uid: str) -> tuple[Manifest, ...]:
+        """Reading is for all."""
+        return await self._cluster.warnings(namespace, uid)
+
     async def pipelines(self, namespace: str | None) -> tuple[Manifest, ...]:
         """Reading is for all."""
         return await self._cluster.pipelines(namespace)
@@ -139,6 +143,11 @@ class GuardedCluster:
         """For the leader."""
         self._lease.check()
         await self._cluster.apply(manifest, uid)
+
+    async def label(self, ref: Ref, uid: str, labels: Mapping[str, str]) -> None:
+        """For the leader."""
+        self._lease.check()
+        await self._cluster.label(ref, uid, labels)
 
     async def delete(self, ref: Ref, uid: str) -> None:
         """For the leader."""

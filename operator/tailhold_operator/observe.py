@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from tailhold_api import names
-from tailhold_operator.kinds import Manifest, Ref, label_of
+from tailhold_operator.kinds import Manifest, Ref, label_of, uid_of
 
 _IMAGE_TROUBLE = (
     "ImagePullBackOff",
@@ -46,7 +46,8 @@ class Pod:
     created: str
     phase: str
     ready: bool
-    terminating: bool
+    stops: str
+    """When it is to have stopped at the latest, RFC 3339; empty for one that stays."""
     restarts: int
     waiting: str
     """Kubelet's reason for not starting the container."""
@@ -56,6 +57,18 @@ class Pod:
     refused: str
     """Kubelet's reason for not admitting the pod at all."""
     ending: Ending | None
+    warning: str = ""
+    """What an Event warns of: why its containers are not made."""
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether it has a node and no container yet."""
+        return self.phase == "Pending" and bool(self.node)
+
+    @property
+    def terminating(self) -> bool:
+        """Whether it is being stopped."""
+        return bool(self.stops)
 
     @property
     def has_image_trouble(self) -> bool:
@@ -88,6 +101,8 @@ class Job:
     complete: bool
     failed: bool
     message: str
+    warning: str = ""
+    """What an Event warns of: why it gets no pod."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +130,8 @@ class Seen:
     """By pod name; a pod that does not answer has none."""
     progress: Mapping[str, Any] | None = None
     """What the running index Job says."""
+    warnings: Mapping[str, str] = field(default_factory=dict)
+    """What Events warn of, by the UID of what does not get on."""
     p99_milliseconds: int | None = None
 
     def of_kind(self, kind: str) -> tuple[Manifest, ...]:
@@ -124,6 +141,18 @@ class Seen:
     def find(self, kind: str, name: str) -> Manifest | None:
         """A child by name."""
         return self.children.get(Ref(kind, self.pipeline["metadata"]["namespace"], name))
+
+
+def pods_of(seen: Seen) -> tuple[Pod, ...]:
+    """All pods of the pipeline."""
+    found = (read_pod(each) for each in seen.of_kind("Pod"))
+    return tuple(replace(pod, warning=seen.warnings.get(pod.uid, "")) for pod in found)
+
+
+def jobs_of(seen: Seen) -> tuple[Job, ...]:
+    """All index Jobs of the pipeline."""
+    found = seen.of_kind("Job")
+    return tuple(replace(read_job(each), warning=seen.warnings.get(uid_of(each), "")) for each in found)
 
 
 def read_pod(manifest: Manifest) -> Pod:
@@ -143,7 +172,7 @@ def read_pod(manifest: Manifest) -> Pod:
         created=metadata.get("creationTimestamp", ""),
         phase=status.get("phase", ""),
         ready=_condition(status, "Ready").get("status") == "True",
-        terminating=bool(metadata.get("deletionTimestamp")),
+        stops=metadata.get("deletionTimestamp", ""),
         restarts=int(first.get("restartCount", 0)),
         waiting=waiting.get("reason", ""),
         waiting_message=waiting.get("message", ""),

@@ -26,6 +26,16 @@ class Apply:
 
 
 @dataclass(frozen=True)
+class Label:
+    """Put labels on a child that lost those by which it is found."""
+
+    ref: Ref
+    uid: str
+    labels: Mapping[str, str]
+    why: str
+
+
+@dataclass(frozen=True)
 class Delete:
     """Take an object away."""
 

@@ -30,7 +30,7 @@ PIPELINE_RULES = (
     Rule("batch", ("jobs",), _CHILD),
     Rule("apps", ("deployments",), _CHILD),
     Rule("", ("pods",), ("list", "watch", "delete")),
-    Rule("", ("events",), ("create",)),
+    Rule("", ("events",), ("create", "list")),
 )
 """Where pipelines live: in a ClusterRole, or in a Role of each namespace that is watched."""
 

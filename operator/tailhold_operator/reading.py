@@ -8,10 +8,11 @@ from typing import Any
 from tailhold_api import names
 from tailhold_operator.cluster import Cluster
 from tailhold_operator.kinds import CHILD_KINDS, Manifest, Ref, is_owned_by, is_terminating, ref_of, uid_of
-from tailhold_operator.observe import Pod, Report, Seen, read_job, read_pod
+from tailhold_operator.observe import Pod, Report, Seen, jobs_of, pods_of, read_job
 from tailhold_operator.pods import Pods
 
 _AT_ONCE = 20
+_ASKED_ABOUT = 3
 
 
 async def look(cluster: Cluster, pods: Pods, key: Ref) -> Seen | None:
@@ -20,8 +21,10 @@ async def look(cluster: Cluster, pods: Pods, key: Ref) -> Seen | None:
     if pipeline is None or is_terminating(pipeline):
         return None
     seen = _sorted(pipeline, await _children(cluster, pipeline))
-    reports, progress = await asyncio.gather(_reports(pods, seen), _progress(pods, seen))
-    return replace(seen, reports=reports, progress=progress)
+    reports, progress, warnings = await asyncio.gather(
+        _reports(pods, seen), _progress(pods, seen), _warnings(cluster, seen)
+    )
+    return replace(seen, reports=reports, progress=progress, warnings=warnings)
 
 
 async def _children(cluster: Cluster, pipeline: Manifest) -> list[Manifest]:
@@ -52,12 +55,31 @@ async def _reports(pods: Pods, seen: Seen) -> Mapping[str, Report]:
 
 
 async def _progress(pods: Pods, seen: Seen) -> Mapping[str, Any] | None:
-    jobs = [read_job(each) for each in seen.of_kind("Job")]
-    building = {job.build for job in jobs if not job.complete and not job.failed}
+    building = {job.build for job in jobs_of(seen) if not job.complete and not job.failed}
     asked = next((pod for pod in _running(seen) if pod.build in building), None)
     return await pods.progress(asked) if asked else None
 
 
+async def _warnings(cluster: Cluster, seen: Seen) -> Mapping[str, str]:
+    """What is said of that which does not get on; only the first few are asked about."""
+    namespace = seen.pipeline["metadata"]["namespace"]
+    asked = _held_up(seen)[:_ASKED_ABOUT]
+    told = await asyncio.gather(*(cluster.warnings(namespace, uid) for uid in asked))
+    return {uid: _newest(events) for uid, events in zip(asked, told, strict=True) if events}
+
+
+def _held_up(seen: Seen) -> list[str]:
+    """UIDs of Jobs that should have a pod and have none, and of pods whose containers are not made."""
+    builds = {pod.build for pod in pods_of(seen)}
+    running = ((uid_of(each), read_job(each)) for each in seen.of_kind("Job"))
+    jobs = [uid for uid, job in running if job.build not in builds and not job.complete and not job.failed]
+    return jobs + [pod.uid for pod in pods_of(seen) if pod.is_held_up and not pod.terminating]
+
+
+def _newest(events: Iterable[Manifest]) -> str:
+    newest = max(events, key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
+    return f"{newest.get('reason', '')}: {newest.get('message', '')}"
+
+
 def _running(seen: Seen) -> list[Pod]:
-    found = (read_pod(each) for each in seen.of_kind("Pod"))
-    return [pod for pod in found if pod.phase == "Running" and pod.ip and not pod.terminating]
+    return [pod for pod in pods_of(seen) if pod.phase == "Running" and pod.ip and not pod.terminating]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from tailhold_api import names
 from tailhold_api.conditions import ConditionType, Reason
 from tailhold_api.status import Status
 from tailhold_operator.announce import happenings, render_event
@@ -14,10 +15,10 @@ from tailhold_operator.desire import Around
 from tailhold_operator.errors import ConflictError, RefusedError
 from tailhold_operator.findings import Finding, stuck, waiting
 from tailhold_operator.history import History
-from tailhold_operator.kinds import Ref, is_owned_by, owner_of, ref_of, uid_of
+from tailhold_operator.kinds import Manifest, Ref, is_owned_by, is_terminating, owner_of, ref_of, uid_of
 from tailhold_operator.observe import Seen
 from tailhold_operator.parsing import read_status
-from tailhold_operator.plan import Apply, Delete, plan
+from tailhold_operator.plan import Apply, Delete, Label, plan
 from tailhold_operator.pods import Declined, Pods
 from tailhold_operator.reading import look
 from tailhold_operator.render.config import render_history
@@ -28,6 +29,7 @@ from tailhold_operator.summarise import status_body, summarise
 
 Log = Callable[[str, Ref, str], None]
 """Takes what was done, to which object, and why."""
+Write = Apply | Label | Delete
 _LATER = timedelta(seconds=30)
 
 
@@ -53,7 +55,7 @@ async def reconcile(world: World, key: Ref, *, sample: bool = False) -> timedelt
     seen = await _sampled(world, key, seen, sample)
     around = Around(identity_of(seen.pipeline), world.setup, world.public_key())
     decision = decide(seen, around, world.now())
-    blocked = await _blocked(world.cluster, seen, decision.writes)
+    blocked = await _blocked(world, seen, decision.writes)
     if blocked:
         return await _say(world, seen, _held(decision, blocked))
     refused = await _perform(world, decision.writes)
@@ -70,29 +72,48 @@ async def _sampled(world: World, key: Ref, seen: Seen, sample: bool) -> Seen:
     return replace(seen, p99_milliseconds=p99)
 
 
-async def _blocked(cluster: Cluster, seen: Seen, writes: Sequence[Apply | Delete]) -> Finding | None:
+async def _blocked(world: World, seen: Seen, writes: Sequence[Write]) -> Finding | None:
     """Whether a name that is needed is taken. Looked at before the first write: nothing is half made."""
-    for write in writes:
-        if isinstance(write, Apply) and not write.uid:
-            found = await _taken(cluster, seen, ref_of(write.manifest))
-            if found:
-                return found
+    lost: list[Label] = []
+    made = {ref_of(each.manifest): each.manifest for each in writes if isinstance(each, Apply) and not each.uid}
+    for ref in dict.fromkeys((*made, *_front_door(seen))) if writes else ():
+        found = await world.cluster.named(ref)
+        if found and _is_lost(found, seen):
+            labels = (
+                made[ref]["metadata"]["labels"]
+                if ref in made
+                else identity_of(seen.pipeline).labels(names.COMPONENT_SERVER)
+            )
+            lost.append(Label(ref, uid_of(found), labels, "lost its labels"))
+        elif found:
+            return _taken(found, seen)
+    if lost:  # What was decided without them is not acted on.
+        refused = await _perform(world, lost)
+        return refused or waiting(Reason.PENDING, f"{lost[0].ref} had lost its labels and is found again")
     return None
 
 
-async def _taken(cluster: Cluster, seen: Seen, ref: Ref) -> Finding | None:
-    found = await cluster.named(ref)
-    if found is None:
-        return None
-    uid, pipeline = uid_of(seen.pipeline), seen.pipeline["metadata"]
-    owner = owner_of(found)
-    namesake = owner.get("kind") == seen.pipeline["kind"] and owner.get("name") == pipeline["name"]
-    if is_owned_by(found, uid) or namesake:
-        return waiting(Reason.PENDING, f"{ref} of the same name is still being deleted")
-    return stuck(Reason.NAME_CONFLICT, f"{ref} belongs to somebody else and is left alone")
+def _front_door(seen: Seen) -> tuple[Ref, ...]:
+    """What is made last: that its name is taken is said before hours went into an index."""
+    identity = identity_of(seen.pipeline)
+    doors = (Ref(kind, identity.namespace, identity.child()) for kind in ("Service", "PodDisruptionBudget"))
+    return tuple(ref for ref in doors if ref not in seen.children)
 
 
-async def _perform(world: World, writes: Sequence[Apply | Delete]) -> Finding | None:
+def _is_lost(found: Manifest, seen: Seen) -> bool:
+    """Whether it is our own and was not found by its labels."""
+    return is_owned_by(found, uid_of(seen.pipeline)) and not is_terminating(found)
+
+
+def _taken(found: Manifest, seen: Seen) -> Finding:
+    owner, pipeline = owner_of(found), seen.pipeline
+    namesake = (owner.get("kind"), owner.get("name")) == (pipeline["kind"], pipeline["metadata"]["name"])
+    if namesake:
+        return waiting(Reason.PENDING, f"{ref_of(found)} of the same name is still being deleted")
+    return stuck(Reason.NAME_CONFLICT, f"{ref_of(found)} belongs to somebody else and is left alone")
+
+
+async def _perform(world: World, writes: Sequence[Write]) -> Finding | None:
     """All writes in order. What the API server will not have ends the pass and is said."""
     for write in writes:
         try:
@@ -101,16 +122,18 @@ async def _perform(world: World, writes: Sequence[Apply | Delete]) -> Finding | 
             return stuck(Reason.APPLY_REFUSED, str(error))
         except ConflictError as error:
             return waiting(Reason.PENDING, str(error))
-        ref = write.ref if isinstance(write, Delete) else ref_of(write.manifest)
+        ref = ref_of(write.manifest) if isinstance(write, Apply) else write.ref
         world.log(type(write).__name__.lower(), ref, write.why)
     return None
 
 
-async def perform(cluster: Cluster, write: Apply | Delete) -> None:
+async def perform(cluster: Cluster, write: Write) -> None:
     """One write."""
     match write:
         case Apply(manifest, uid):
             await cluster.apply(manifest, uid)
+        case Label(ref, uid, labels):
+            await cluster.label(ref, uid, labels)
         case Delete(ref, uid):
             await cluster.delete(ref, uid)
 

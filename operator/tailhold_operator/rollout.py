@@ -15,7 +15,7 @@ from tailhold_operator.history import Failure, History
 SETTLE = timedelta(seconds=10)
 """How long the old pods stay once the Service has turned: every node has to learn of it first."""
 DRAIN_STEP = timedelta(seconds=15)
-"""How long room that was made is given to be taken before more is made."""
+"""How long room that came free is given to be taken before more is made."""
 PATIENCE = timedelta(seconds=120)
 """How long a candidate for which everything was drained may go on waiting for room."""
 POLL = timedelta(seconds=5)
@@ -51,6 +51,8 @@ class View:
     history: History
     replicas: int
     rules: Rollout
+    leaving: int = 0
+    """Pods of any part that hold their room no longer than it takes them to stop."""
 
     @property
     def part(self) -> str:
@@ -197,6 +199,7 @@ def _switch(view: View, now: datetime) -> Step:
 
 def _make_room(view: View, now: datetime) -> Step:
     """Start the candidate, beside the old pods or in their place."""
+    view = replace(view, history=_watched(view, now))
     serving = view.serving or ""
     kept = _kept(view, now)
     drained = view.stable is not None and kept < min(view.stable.wanted, view.replicas)
@@ -206,6 +209,14 @@ def _make_room(view: View, now: datetime) -> Step:
     if view.fresh or not first_out:
         replicas[view.part] = view.replicas
     return Step(serving, replicas, history, _under_way(view, history, kept), POLL)
+
+
+def _watched(view: View, now: datetime) -> History:
+    """Remember when room last came free: the scheduler needs a moment to give it to the candidate."""
+    known = view.history.freed_at
+    if not view.leaving or (known and now - _moment(known) < POLL):
+        return view.history
+    return view.history.model_copy(update={"freed_at": stamp(now)})
 
 
 def _kept(view: View, now: datetime) -> int:
@@ -220,10 +231,14 @@ def _kept(view: View, now: datetime) -> int:
     if view.rules.strategy is RolloutStrategy.SURGE and stable.ready:
         return view.replicas
     wanted = min(stable.wanted, view.replicas) if view.history.drained_at else view.replicas
-    recent = view.history.drained_at and now - _moment(view.history.drained_at) < DRAIN_STEP
-    if not homeless or recent or stable.pods > stable.wanted:
+    if not homeless or view.leaving or _just_freed(view.history, now) or stable.pods > stable.wanted:
         return wanted
     return max(0, wanted - homeless)
+
+
+def _just_freed(history: History, now: datetime) -> bool:
+    moments = (_moment(text) for text in (history.drained_at, history.freed_at) if text)
+    return any(now - moment < DRAIN_STEP for moment in moments)
 
 
 def _under_way(view: View, history: History, kept: int) -> Finding:

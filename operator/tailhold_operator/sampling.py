@@ -5,11 +5,11 @@ from collections.abc import Mapping
 
 from tailhold_operator.kinds import Ref
 from tailhold_operator.latency import Buckets, added, grown, quantile_milliseconds
-from tailhold_operator.observe import Seen
+from tailhold_operator.observe import Seen, pods_of
 from tailhold_operator.pods import Pods
 from tailhold_operator.render.front import served_part
 from tailhold_operator.render.identity import identity_of
-from tailhold_operator.sides import answers, pods_of
+from tailhold_operator.sides import answers
 
 _SHARE = 0.99
 

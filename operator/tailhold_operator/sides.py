@@ -1,26 +1,37 @@
 """The pods of each pod part, counted for a rollout and for the status."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
 
 from tailhold_api.status import RevisionStatus
 from tailhold_operator.content import Taker
 from tailhold_operator.diagnosis import diagnose, lacks_room
 from tailhold_operator.kinds import Manifest
-from tailhold_operator.observe import Deployment, Pod, Report, Seen, read_deployment, read_pod
+from tailhold_operator.observe import Deployment, Pod, Report, Seen, read_deployment
 from tailhold_operator.rollout import Side
 
 KEPT_FAILED_PODS = 3
-
-
-def pods_of(seen: Seen) -> tuple[Pod, ...]:
-    """All pods of the pipeline."""
-    return tuple(read_pod(each) for each in seen.of_kind("Pod"))
+_STOP_LATE = timedelta(seconds=30)
+_OVER = ("Succeeded", "Failed")
 
 
 def sides_of(seen: Seen, pods: Iterable[Pod], target: RevisionStatus | None, gpu: str) -> Mapping[str, Side]:
     """What each Deployment has, by pod part."""
     deployments = (read_deployment(each) for each in seen.of_kind("Deployment"))
     return {each.pod_part: _side(each, list(pods), seen.reports, target, gpu) for each in deployments}
+
+
+def leaving(pods: Iterable[Pod], parts: Collection[str | None], now: datetime) -> int:
+    """How many pods will give their room back soon: those that stop, and those of no part that is needed.
+
+    One that should have stopped long ago is on a node that does not answer, and gives nothing back.
+    """
+    holding = (pod for pod in pods if pod.pod_part and pod.node and pod.phase not in _OVER)
+    return sum(1 for pod in holding if (_stops_in_time(pod, now) if pod.terminating else pod.pod_part not in parts))
+
+
+def _stops_in_time(pod: Pod, now: datetime) -> bool:
+    return now < datetime.fromisoformat(pod.stops.replace("Z", "+00:00")) + _STOP_LATE
 
 
 def takers(pods: Iterable[Pod], part: str, reports: Mapping[str, Report]) -> tuple[Taker, ...]:

@@ -10,10 +10,10 @@ from tailhold_operator.conditions import set_conditions
 from tailhold_operator.decide import Decision
 from tailhold_operator.history import History
 from tailhold_operator.kinds import Manifest
-from tailhold_operator.observe import Pod, Seen
+from tailhold_operator.observe import Pod, Seen, pods_of
 from tailhold_operator.parsing import generation_of, read_status
 from tailhold_operator.render.identity import Identity, identity_of
-from tailhold_operator.sides import answers, newest_phases, pods_of, selector_text
+from tailhold_operator.sides import answers, newest_phases, selector_text
 
 
 def summarise(seen: Seen, decision: Decision, now: datetime) -> Status:
@@ -27,7 +27,7 @@ def summarise(seen: Seen, decision: Decision, now: datetime) -> Status:
     return Status(
         observed_generation=generation,
         conditions=set_conditions(before.conditions, decision.findings, generation, now),
-        stable=_counted(history.served(serving), pods),
+        stable=_counted(history.served(serving) or _still(before.stable, serving, front), pods),
         candidate=_counted(_candidate(decision), pods),
         p99_milliseconds=seen.p99_milliseconds,
         replicas=len(front),
@@ -41,6 +41,12 @@ def summarise(seen: Seen, decision: Decision, now: datetime) -> Status:
         url=f"http://{identity.child()}.{identity.namespace}.svc/v1",
         ended=history.ended,
     )
+
+
+def _still(before: RevisionStatus | None, serving: str, front: Iterable[Pod]) -> RevisionStatus | None:
+    """What was said to serve, where its pods go on answering and the history that names it was lost."""
+    same = before is not None and before.pod_digest[:SHORT] == serving
+    return before if same and any(map(answers, front)) else None
 
 
 def _candidate(decision: Decision) -> RevisionStatus | None:

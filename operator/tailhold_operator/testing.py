@@ -62,6 +62,12 @@ class FakeCluster:
         found = (each for ref, each in self.objects.items() if ref[:2] == (kind, namespace))
         return tuple(copy.deepcopy(each) for each in found if label_of(each, label) == value)
 
+    async def warnings(self, namespace: str, uid: str) -> tuple[Manifest, ...]:
+        """The Events that warn of one object."""
+        found = (each for ref, each in self.objects.items() if ref[:2] == ("Event", namespace))
+        about = (each for each in found if each["type"] == "Warning" and each["involvedObject"]["uid"] == uid)
+        return tuple(copy.deepcopy(each) for each in about)
+
     async def pipelines(self, namespace: str | None) -> tuple[Manifest, ...]:
         """All RagPipelines."""
         found = (each for ref, each in self.objects.items() if ref.kind == names.KIND)
@@ -74,6 +80,13 @@ class FakeCluster:
         if uid != (uid_of(found) if found else ""):
             raise ConflictError(f"{ref}: another object of the name is there")
         self._write(f"apply {ref}", lambda: self.put(manifest))
+
+    async def label(self, ref: Ref, uid: str, labels: Mapping[str, str]) -> None:
+        """Put labels on an object."""
+        found = self.objects.get(ref)
+        if found is None or uid_of(found) != uid:
+            raise ConflictError(f"{ref}: another object of the name is there")
+        self._write(f"label {ref}", lambda: found["metadata"].setdefault("labels", {}).update(labels))
 
     async def delete(self, ref: Ref, uid: str) -> None:
         """Take an object away, and at once what hangs on it."""

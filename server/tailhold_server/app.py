@@ -16,7 +16,7 @@ def create_app(service: Service, settings: ServerSettings) -> FastAPI:
     """What clients use. No route but those listed answers, and none of the engine's own."""
     app = FastAPI(title="Tailhold", docs_url=None, redoc_url=None)
     install(app)
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, receive_seconds=settings.receive_seconds)
     app.include_router(chat_router(service))
     app.include_router(catalogue_router(service))
     return app
@@ -26,6 +26,6 @@ def create_internal_app(service: Service, settings: ServerSettings) -> FastAPI:
     """Probes, metrics and content, on a port of its own."""
     app = FastAPI(title="Tailhold, internal", docs_url=None, redoc_url=None, openapi_url=None)
     install(app)
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, receive_seconds=settings.receive_seconds)
     app.include_router(internal_router(service, Authority(settings.public_key, settings.pipeline)))
     return app

@@ -11,6 +11,7 @@ class Failure(Enum):
     INVALID = (400, "invalid_request_error", "invalid")
     NOT_FOUND = (404, "invalid_request_error", "invalid")
     METHOD = (405, "invalid_request_error", "invalid")
+    TOO_SLOW = (408, "invalid_request_error", "client_closed")
     TOO_LARGE = (413, "invalid_request_error", "invalid")
     OVERLOADED = (429, "rate_limit_error", "rejected")
     INTERNAL = (500, "server_error", "failed")

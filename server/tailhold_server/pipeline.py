@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from tailhold_api.serving import ContextOrder, Retrieval
+from tailhold_api.serving import ContextOrder, Prompt, Retrieval
 from tailhold_server.admission import Gate
 from tailhold_server.batcher import Batcher
 from tailhold_server.citations import Citation, Scanner
@@ -179,7 +179,7 @@ class Pipeline:
             request_id,
             content,
             prompt_ids,
-            _sampling(question, min(asked, self._limit - len(prompt_ids))),
+            _sampling(question, content.part.prompt, min(asked, self._limit - len(prompt_ids))),
             tuple(source_of(content.index.chunks, each.passage, number) for number, each in enumerate(kept, 1)),
             dropped=len(ranked) - fitted.passages + len(turns) - fitted.turns,
             context_tokens=sum(map(len, numbered)),
@@ -255,10 +255,10 @@ def _measured(passages: tuple[Passage, ...], settings: Retrieval) -> list[tuple[
     return [(len(passages) if stable else rank, passage) for rank, passage in enumerate(passages, 1)]
 
 
-def _sampling(question: Question, answer_tokens: int) -> Sampling:
+def _sampling(question: Question, prompt: Prompt, answer_tokens: int) -> Sampling:
     return Sampling(
         max_tokens=answer_tokens,
-        temperature=question.temperature,
+        temperature=prompt.temperature if question.temperature is None else question.temperature,
         top_p=question.top_p,
         seed=question.seed,
         stop=question.stop,

@@ -86,7 +86,8 @@ class Sampling:
     """How the engine draws tokens."""
 
     max_tokens: int
-    temperature: float = 1.0
+    temperature: float
+    """0 takes the likeliest token each time."""
     top_p: float = 1.0
     seed: int | None = None
     stop: tuple[str, ...] = ()

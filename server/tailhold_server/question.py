@@ -27,7 +27,8 @@ class Question:
     messages: tuple[Message, ...]
     max_tokens: int | None = None
     """None takes the pipeline's `prompt.maxAnswerTokens`."""
-    temperature: float = 1.0
+    temperature: float | None = None
+    """None takes the pipeline's `prompt.temperature`."""
     top_p: float = 1.0
     seed: int | None = None
     stop: tuple[str, ...] = ()

@@ -33,6 +33,8 @@ class ServerSettings(BaseSettings):
     """A stream without news gets an SSE comment this often, so that no proxy cuts it."""
     send_seconds: float = 30.0
     """A client that takes nothing of its answer for so long has left; to be less than `stall_seconds`."""
+    receive_seconds: float = 30.0
+    """A client that sends nothing more of a request's body for so long is answered with 408."""
     stall_seconds: float = 60.0
     """An engine that is waited for and gives no token for so long is not alive."""
     death_seconds: float = 3.0

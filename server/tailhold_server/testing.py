@@ -161,6 +161,8 @@ class StandInEngine:
         """Requests that were ended from outside."""
         self.prompts: list[list[int]] = []
         """What it was given."""
+        self.samplings: list[Sampling] = []
+        """How it was to draw the tokens of each."""
         self._start_seconds = start_seconds
         self._start_error = start_error
         self._tokenizer = StandInTokenizer()
@@ -186,6 +188,7 @@ class StandInEngine:
         self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling
     ) -> AsyncGenerator[Delta, None]:
         self.prompts.append(list(prompt_ids))
+        self.samplings.append(sampling)
         finished = False
         try:
             async with self._slots:

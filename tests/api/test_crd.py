@@ -17,7 +17,7 @@ from tailhold_api.conditions import ConditionType, Reason
 from tailhold_api.crd import custom_resource_definition, structural
 from tailhold_api.fields import FieldClass, field_class
 from tailhold_api.generate import ROOT, files, member_docs
-from tailhold_api.parts import changes
+from tailhold_api.parts import build_part, changes, content_part, pod_part
 from tailhold_api.ragpipeline import RagPipeline
 from tailhold_api.spec import Spec
 
@@ -175,6 +175,7 @@ def test_canonical_text_comes_back_equal(edits: list[tuple[list[str], Any]]) -> 
     ("change", "path", "kind"),
     [
         pytest.param({"prompt": {"system": "Be brief."}}, "prompt.system", FieldClass.LIVE, id="prompt"),
+        pytest.param({"prompt": {"temperature": 0.5}}, "prompt.temperature", FieldClass.LIVE, id="temperature"),
         pytest.param({"retrieval": {"topK": 3}}, "retrieval.topK", FieldClass.LIVE, id="top-k"),
         pytest.param(
             {"engine": {"blockSizeTokens": 64}}, "engine.blockSizeTokens", FieldClass.RESTART, id="block-size"
@@ -187,11 +188,35 @@ def test_canonical_text_comes_back_equal(edits: list[tuple[list[str], Any]]) -> 
             id="chunk",
         ),
         pytest.param({"paused": True}, "paused", FieldClass.POLICY, id="paused"),
+        pytest.param({"index": {"keepSnapshots": 5}}, "index.keepSnapshots", FieldClass.POLICY, id="keep"),
+        pytest.param(
+            {"index": {"buildMemoryMebibytes": 8192}}, "index.buildMemoryMebibytes", FieldClass.POLICY, id="memory"
+        ),
+        pytest.param({"index": {"buildMillicores": 2000}}, "index.buildMillicores", FieldClass.POLICY, id="cores"),
     ],
 )
 def test_a_change_names_its_field_and_class(change: dict[str, Any], path: str, kind: FieldClass) -> None:
     old, new = load_lenient(Spec, MINIMAL), load_lenient(Spec, merged(MINIMAL, change))
     assert [(c.path, c.field_class) for c in changes(old, new)] == [(path, kind)]
+
+
+def test_what_a_job_is_given_changes_neither_snapshot_nor_pods() -> None:
+    given_ = {"keepSnapshots": 5, "buildMemoryMebibytes": 8192, "buildMillicores": 2000}
+    old, new = load_lenient(Spec, MINIMAL), load_lenient(Spec, merged(MINIMAL, {"index": given_}))
+    assert old != new
+    assert build_part(old) == build_part(new)
+    assert pod_part("docs", old) == pod_part("docs", new)
+    assert content_part(old, "a" * 64) == content_part(new, "a" * 64)
+
+
+def test_a_temperature_is_pushed_and_its_default_changes_no_digest() -> None:
+    old, named, new = (
+        load_lenient(Spec, merged(MINIMAL, {"prompt": change}))
+        for change in ({}, {"temperature": 0}, {"temperature": 1})
+    )
+    assert pod_part("docs", old) == pod_part("docs", new)
+    assert digest(content_part(old, "a" * 64)) == digest(content_part(named, "a" * 64))
+    assert digest(content_part(old, "a" * 64)) != digest(content_part(new, "a" * 64))
 
 
 def test_nothing_changed_is_no_change() -> None:

@@ -17,6 +17,7 @@ from audit import WRITES, events, granted, used
 from waiting import until
 
 from tailhold import provision, watch
+from tailhold.demo import snapshots_folder
 from tailhold.target import CommandError, Target
 from tailhold.walkthrough import service_url
 from tailhold_local import Cluster
@@ -243,10 +244,12 @@ def test_a_changed_block_size_makes_new_pods(target: Target, url: str) -> None:
 
 
 @pytest.mark.long
-def test_a_snapshot_with_a_flipped_byte_is_refused_by_name(target: Target, served: dict[str, Any]) -> None:
+def test_a_snapshot_with_a_flipped_byte_is_refused_by_name(
+    target: Target, cluster: Cluster, served: dict[str, Any]
+) -> None:
     """A pod that starts checks what it loads: it does not answer from a file that is not what was built."""
     digest = ready(target)["status"]["stable"]["snapshot"]
-    damaged = cache_root() / "claims" / "snapshots" / "snapshots" / digest / "texts.utf8"
+    damaged = snapshots_folder(cache_root(), cluster.name) / "snapshots" / digest / "texts.utf8"
     flip(damaged)
     try:
         target.kubectl("delete", "pod", "-n", NAMESPACE, "-l", f"app.kubernetes.io/instance={NAME},{SERVERS}")

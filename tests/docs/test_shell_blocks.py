@@ -11,6 +11,7 @@ from tailhold_api.generate import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```bash\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SHELL = re.compile(r"^```(?:bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(((?!https?:|#)[^)#]+)[^)]*\)")
 
 
@@ -26,6 +27,13 @@ def test_the_readme_opens_with_its_two_commands() -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     broken = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
     assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_with_bare_tailhold_says_how_it_comes_onto_the_path(page: Path) -> None:
+    text = page.read_text()
+    bare = re.findall(r"^(?:[$#] )?tailhold ", "".join(SHELL.findall(text)), re.MULTILINE)
+    assert not bare or re.search(r"^(?:[$#] )?export .*PATH=", text, re.MULTILINE)
 
 
 @pytest.mark.cluster

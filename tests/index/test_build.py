@@ -2,6 +2,7 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,7 +52,6 @@ def part(*sources: dict[str, object], **fields: object) -> BuildPart:
             "kind": "Flat",
             "metric": "Cosine",
             "store": {"claimName": "snapshots"},
-            "keepSnapshots": 2,
             **fields,
         }
     )
@@ -60,12 +60,12 @@ def part(*sources: dict[str, object], **fields: object) -> BuildPart:
 @pytest.fixture
 def run(minilm: Path, tmp_path: Path) -> Callable[..., tuple[BuildReport, Snapshot]]:
     def _run(
-        claims: Path, of: BuildPart | None = None, progress: Callable[[Progress], None] = lambda _: None, **more: str
+        claims: Path, of: BuildPart | None = None, progress: Callable[[Progress], None] = lambda _: None, **more: Any
     ) -> tuple[BuildReport, Snapshot]:
         encoder = PoisonedEncoder(DIMENSION, FINGERPRINT)
         models = Models(encoder, load_tokenizer(minilm), minilm)
         maps = tmp_path / "maps"
-        report = build_with(models, of or part(), claims=claims, config_maps=maps, progress=progress, **more)  # type: ignore[arg-type]
+        report = build_with(models, of or part(), claims=claims, config_maps=maps, progress=progress, **more)
         return report, open_snapshot(snapshot_folder(claims / "snapshots", report.snapshot), report.snapshot)
 
     return _run
@@ -219,10 +219,10 @@ def test_a_build_spares_and_passes_over_what_another_pipeline_built_later(write:
     store = write({}) / "snapshots"
     for age, name in enumerate((mine.snapshot, other.snapshot)):
         os.utime(snapshot_folder(store, name), (0, age))
-    again, _ = run(write({"a.txt": "mine"}), part(rebuild="1", keepSnapshots=1), owner="team/mine")
+    again, _ = run(write({"a.txt": "mine"}), part(rebuild="1"), keep=1, owner="team/mine")
     assert again.reused == 1, "from its own, though the other's is newer"
     for n in range(3):
-        run(write({"a.txt": f"text {n}"}), part(keepSnapshots=1), owner="team/mine")
+        run(write({"a.txt": f"text {n}"}), part(), keep=1, owner="team/mine")
     assert snapshot_folder(store, other.snapshot).is_dir()
     assert not snapshot_folder(store, mine.snapshot).exists()
 
@@ -239,7 +239,7 @@ def test_vectors_of_another_passage_prefix_are_not_reused(write: Write, run: Run
 def test_old_snapshots_go_and_the_report_stays(write: Write, run: Run) -> None:
     names = []
     for n in range(5):
-        report, _ = run(write({"a.txt": f"text {n}"}), part(rebuild=str(n)))
+        report, _ = run(write({"a.txt": f"text {n}"}), part(rebuild=str(n)), keep=2)
         folder = snapshot_folder(write({}) / "snapshots", report.snapshot)
         os.utime(folder, (0, n))
         names.append(report.snapshot)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tailhold.convert import SAMPLE
-from tailhold.demo import HANDBOOK, ensure_claims, ensure_corpus, ensure_models
+from tailhold.demo import HANDBOOK, ensure_claims, ensure_corpus, ensure_models, ensure_snapshots
 from tailhold_local.errors import LocalError
 
 
@@ -31,10 +31,12 @@ def test_a_book_that_is_not_installed_says_how_to_get_it(tmp_path: Path) -> None
     assert not list((tmp_path / "claims" / "documents").glob(".debian-handbook.part*"))
 
 
-def test_pods_may_write_snapshots_alone(tmp_path: Path) -> None:
-    claims = ensure_claims(tmp_path)
+def test_pods_may_write_snapshots_alone_each_cluster_its_own(tmp_path: Path) -> None:
+    claims, one, two = ensure_claims(tmp_path), ensure_snapshots(tmp_path, "one"), ensure_snapshots(tmp_path, "two")
+    assert one != two
+    assert not any(folder.is_relative_to(claims) for folder in (one, two))
     if os.geteuid() == 0:
-        facts = (claims / "snapshots").stat()
+        facts = one.stat()
         assert (facts.st_uid, facts.st_gid, stat.S_IMODE(facts.st_mode)) == (10001, 0, 0o775)
     assert (claims / "models").stat().st_uid == os.geteuid()
 

@@ -42,6 +42,5 @@ def handbook() -> BuildPart:
             "kind": "Flat",
             "metric": "Cosine",
             "store": {"claimName": "snapshots"},
-            "keepSnapshots": 5,
         }
     )

@@ -68,6 +68,16 @@ def test_a_build_ends_with_what_the_operator_reads(job: Job, small: Path, capsys
     assert verify(folder) == 1
 
 
+def test_a_job_keeps_as_many_snapshots_as_it_is_told(job: Job) -> None:
+    store = Path(job[1]["TAILHOLD_CLAIMS"]) / "snapshots"
+    for text in ("one", "two", "three"):
+        (Path(job[1]["TAILHOLD_CLAIMS"]) / "documents" / "b.txt").write_text(text)
+        assert build(job[0], None, {**job[1], "TAILHOLD_KEEP_SNAPSHOTS": "1"}) == 0
+    assert len(json.loads((store / "pins" / "team.notes.json").read_text())) == 2
+    assert build(job[0], None, {**job[1], "TAILHOLD_KEEP_SNAPSHOTS": "many"}) == 2
+    assert "TAILHOLD_KEEP_SNAPSHOTS" in str(ending(job)["message"])
+
+
 @pytest.mark.parametrize(
     ("harm", "reason", "code"),
     [

@@ -4,15 +4,19 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tailhold_local import cgroups, gpus, machine, processes, supervisor
+from tailhold_local import caches, cgroups, gpus, images, lifecycle, machine, processes, supervisor
 from tailhold_local.api import readiness
 from tailhold_local.device_plugin import devices
+from tailhold_local.errors import LocalError
+from tailhold_local.layout import Layout
 from tailhold_local.locks import locked
 from tailhold_local.machine import GIB, Machine
 from tailhold_local.plan import Component, Holder, Plan
@@ -71,6 +75,72 @@ def test_a_process_id_that_was_used_again_is_not_taken_for_the_first() -> None:
 )
 def test_only_the_supervisor_of_a_plan_is_taken_for_it(command: list[str], expected: bool) -> None:
     assert processes.is_supervisor(command, Path("/s/demo/plan.json")) is expected
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """pytest's own folders are too deep for the sockets of a cluster."""
+    with tempfile.TemporaryDirectory(prefix="tailhold-") as folder:
+        yield Path(folder)
+
+
+def test_a_cluster_of_the_same_name_from_another_state_folder_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], short_path: Path
+) -> None:
+    there, here, cache = short_path / "there", short_path / "here", short_path / "cache"
+    plan = there / "twice" / "plan.json"
+    plan.parent.mkdir(parents=True)
+    used = Component("used", ("sh", "-c", "exec sleep 20", str(cache)))
+    plan.write_text(Plan("tailhold-absent", plan.parent, (), (used,)).to_json())
+    env = {**os.environ, "PYTHONPATH": str(Path(supervisor.__file__).parents[1])}
+    process = subprocess.Popen([sys.executable, "-m", processes.MODULE, str(plan)], env=env)
+    try:
+        assert lifecycle.namesake(Layout(here, "twice")) == plan.parent
+        assert lifecycle.namesake(Layout(there, "twice")) is None, "it is no namesake of itself"
+        assert lifecycle.namesake(Layout(here, "other")) is None
+        monkeypatch.setenv("TAILHOLD_STATE", str(here))
+        stop = f"TAILHOLD_STATE={there} tailhold down --name twice"
+        lifecycle.down("twice")
+        assert stop in capsys.readouterr().err
+        assert process.poll() is None
+        if os.geteuid() == 0:
+            with pytest.raises(LocalError, match=f"another --name, or stop it first: `{stop}`"):
+                lifecycle.up("twice")
+        caches.refuse_while_used("demo")
+        monkeypatch.setenv("TAILHOLD_CACHE", str(cache))
+        with pytest.raises(LocalError, match=stop):
+            caches.refuse_while_used("demo")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_what_is_kept_is_shown_with_its_size_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAILHOLD_CACHE", str(tmp_path / "cache"))
+    for name in ("bin/helm", "uv-1.2/uv", "snapshots/demo/x", "mine/notes"):
+        file = tmp_path / "cache" / name
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"x" * 100_000)
+    found = caches.kept({"snapshots": "indexes"})
+    assert [each.folder.name for each in found] == ["bin", "uv-1.2", "snapshots"]
+    assert all(each.bytes_on_disk > 90_000 for each in found)
+    caches.remove(found)
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["mine"]
+
+
+def test_caches_stay_while_a_build_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAILHOLD_CACHE", str(tmp_path))
+    (tmp_path / "bin").mkdir()
+    with images.alone(), pytest.raises(LocalError, match="a build runs"):
+        caches.remove(caches.kept())
+    assert (tmp_path / "bin").is_dir()
+
+
+def test_mounts_are_taken_down_from_within() -> None:
+    line = "36 35 98:0 / {} rw - overlay overlay rw"
+    points = ("/c/images", "/c/images/store/overlay", "/c/images/store/overlay/1/merged", "/c/images-2", "/")
+    mountinfo = "\n".join(line.format(point) for point in points)
+    assert caches.mounts_below(Path("/c/images"), mountinfo) == (points[2], points[1], points[0])
 
 
 def test_a_component_is_known_by_its_command_without_what_led_to_it() -> None:

@@ -1,5 +1,6 @@
 """From what scheduler, kubelet and pods say to one reason."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -127,8 +128,30 @@ def test_progress_that_makes_no_sense_is_left_out() -> None:
 
 
 def test_the_newest_two_jobs_stay_and_the_one_that_is_asked_for_always() -> None:
-    jobs = [job("a", "1"), job("b", "2"), job("c", "3")]
+    jobs = [job("a", "1", complete=True), job("b", "2", failed=True), job("c", "3", complete=True)]
     assert surplus(jobs, "c") == {"a"}
     assert surplus(jobs, "a") == {"b"}
     assert surplus(jobs, "x") == {"a"}
     assert surplus([], "x") == frozenset()
+
+
+def test_a_job_that_runs_for_nobody_goes_at_once() -> None:
+    jobs = [job("a", "1", complete=True), job("b", "2"), job("c", "3")]
+    assert surplus(jobs, "c") == {"b"}
+    assert surplus(jobs, "a") == {"b", "c"}
+
+
+def test_a_job_that_gets_no_pod_says_what_the_cluster_says() -> None:
+    refused = replace(job(SHORT), warning='FailedCreate: pods "x" is forbidden: exceeded quota')
+    found = assess(BUILD, None, [refused], [], None).finding
+    assert (found.reason, found.stalled) == ("PodRefused", False)
+    assert "exceeded quota" in found.message
+
+
+def test_a_pod_that_cannot_mount_says_what_kubelet_says() -> None:
+    held = replace(
+        pod({"phase": "Pending"}, **{"tailhold.dev/index-build": SHORT}), node="node", warning="FailedMount: x"
+    )
+    found = assess(BUILD, None, [job(SHORT)], [held], None).finding
+    assert (found.reason, found.message) == ("WaitingForPods", "index Job: FailedMount: x")
+    assert "FailedMount: x" in diagnose([replace(held, build="")], None, {}, "nvidia.com/gpu").message

@@ -242,12 +242,29 @@ async def test_a_foreign_service_of_the_name_stops_everything_before_it_begins(p
     await place.put(worlds.spec())
     for _ in range(3):
         await place.step()
-    await place.build()
-    for _ in range(3):
-        await place.step()
     conditions = {each.type: each for each in read_status(await place.pipeline()).conditions}
     assert (conditions["Accepted"].status, conditions["Accepted"].reason) == ("False", "NameConflict")
-    assert not [name for name in await place.children() if name.startswith("Deployment/")]
+    assert not [name for name in await place.children() if name.startswith(("Deployment/", "Job/"))]
+
+
+async def test_a_child_that_lost_its_labels_is_found_by_its_owner(place: Place) -> None:
+    await place.put(worlds.spec())
+    for _ in range(3):
+        await place.step()
+    path, name = path_of("ConfigMap", place.namespace), f"{worlds.NAME}-history"
+    before = (await place.admin.get(f"{path}/{name}")).raise_for_status().json()
+    patch = {"metadata": {"labels": {names.LABEL_PIPELINE_UID: None}}}
+    merge = {"Content-Type": "application/merge-patch+json"}
+    (await place.admin.patch(f"{path}/{name}", json=patch, headers=merge)).raise_for_status()
+    for _ in range(2):
+        await place.step()
+    after = (await place.admin.get(f"{path}/{name}")).raise_for_status().json()
+    assert after["metadata"]["labels"] == before["metadata"]["labels"]
+    assert (after["data"], after["metadata"]["uid"]) == (before["data"], before["metadata"]["uid"])
+    version = after["metadata"]["resourceVersion"]
+    await place.step()
+    again = (await place.admin.get(f"{path}/{name}")).raise_for_status().json()
+    assert again["metadata"]["resourceVersion"] == version
 
 
 @pytest.mark.long

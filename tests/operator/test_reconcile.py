@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from worlds import NAME, NAMESPACE, SETUP, Stage, spec
 from tailhold_api import names
 from tailhold_api.parts import ContentPart
 from tailhold_operator.errors import RefusedError
-from tailhold_operator.kinds import Manifest, Ref
+from tailhold_operator.kinds import Manifest, Ref, label_of, uid_of
 from tailhold_operator.observe import Pod
 from tailhold_operator.testing import Fate
 
@@ -94,6 +95,16 @@ def test_paused_changes_nothing_and_says_so(served: Stage) -> None:
     assert not served.described("Stalled")
 
 
+def test_what_is_paused_from_the_first_says_nothing_else() -> None:
+    stage = Stage()
+    stage.put(spec(paused=True))
+    stage.run(seconds=30)
+    assert stage.cluster.of_kind("Job") == []
+    assert {kind: stage.condition(kind)[1] for kind in ("Ready", "IndexLoaded", "ModelLoaded", "RolledOut")} == (
+        dict.fromkeys(("Ready", "IndexLoaded", "ModelLoaded", "RolledOut"), "Paused")
+    )
+
+
 def test_what_is_paused_and_has_nothing_to_do_stays_ready(served: Stage) -> None:
     served.put(spec(paused=True))
     before = len(served.cluster.writes)
@@ -154,6 +165,26 @@ class TestIndex:
         job = max(served.cluster.of_kind("Job"), key=lambda each: int(each["metadata"]["resourceVersion"]))
         env = {each["name"]: each["value"] for each in job["spec"]["template"]["spec"]["containers"][0]["env"]}
         assert env["TAILHOLD_PINNED_SNAPSHOTS"] == snapshot
+        assert env["TAILHOLD_KEEP_SNAPSHOTS"] == "3"
+
+    def test_a_build_that_nobody_waits_for_any_more_is_stopped(self, served: Stage) -> None:
+        """Its Job would hold CPU and memory, and its snapshot would be asked for by nobody."""
+        served.controllers.builds = False
+        for claim in ("first", "second"):
+            served.put(spec(corpus={"sources": [{"name": "handbook", "pvc": {"claimName": claim}}]}))
+            served.run(seconds=20)
+        running = [each for each in served.cluster.of_kind("Job") if not (each.get("status") or {}).get("conditions")]
+        assert len(running) == 1
+        served.controllers.builds = True
+        served.settle()
+        assert served.condition("Ready")[0] == "True"
+
+    def test_what_a_build_is_given_is_no_reason_to_build(self, served: Stage) -> None:
+        before = served.children()
+        index = {"keepSnapshots": 9, "buildMemoryMebibytes": 8192, "buildMillicores": 2000}
+        served.put(spec(index={"store": {"claimName": "snapshots"}, **index}))
+        served.settle()
+        assert served.children().keys() == before.keys()
 
     def test_old_jobs_go_beyond_two(self, served: Stage) -> None:
         for at in range(4):
@@ -275,6 +306,8 @@ class TestRollout:
         served.put(spec(generator={"model": {"pvc": {"claimName": "models", "path": "big"}}}))
         served.run(seconds=120)
         assert served.condition("ModelLoaded") == ("False", "ModelNotFound")
+        assert served.condition("IndexLoaded") == ("False", "WaitingForPods")
+        assert served.condition("Ready") == ("False", "ModelNotFound")
         assert served.condition("RolledOut") == ("False", "ModelNotFound")
         assert "models/big" in served.described("Ready")["message"]
         assert served.condition("Available")[0] == "True"
@@ -394,6 +427,40 @@ class TestRoom:
         assert served.condition("Ready")[0] == "True"
         assert served.served() != old
 
+    @pytest.mark.parametrize("seconds", [3, 9])
+    def test_room_that_a_given_up_candidate_leaves_is_waited_for(self, served: Stage, seconds: int) -> None:
+        """The failed one held the last spare GPU; the scheduler gives it to its successor a little later."""
+        old = served.served()
+        told = {"reason": "ModelNotFound", "message": "no such folder"}
+        except_for(served, old, Fate(ready=False, waiting="CrashLoopBackOff", exit_code=2, ending=told, restarts=4))
+        served.put(spec(**OTHER_ENGINE))
+        served.run(seconds=30)
+        until = served.clock.now + timedelta(seconds=seconds)
+
+        def scheduled(owner: Manifest) -> Fate:
+            part = owner["metadata"]["labels"].get(names.LABEL_POD_PART)
+            full = part not in (old, None) and served.clock.now < until
+            return Fate(ready=False, unschedulable=self.NO_GPU) if full else Fate()
+
+        served.controllers.fate = scheduled
+        served.put(spec(**THIRD_ENGINE))
+        fewest = 2
+        while served.served() == old:
+            served.run(seconds=1)
+            fewest = min(fewest, served.deployments()[old])
+        assert fewest == 2
+        served.settle()
+        assert served.condition("Ready")[0] == "True"
+
+    def test_draining_what_serves_is_told(self, served: Stage) -> None:
+        old = served.served()
+        self.full(served, old, room=2)
+        served.put(spec(**OTHER_ENGINE))
+        served.settle()
+        (told,) = [each for each in served.cluster.of_kind("Event") if each["reason"] == "Draining"]
+        assert told["type"] == "Warning"
+        assert "serving pods make room" in told["message"]
+
     def test_surge_alone_never_drains_what_serves(self, served: Stage) -> None:
         old = served.served()
         self.full(served, old, room=2)
@@ -471,6 +538,8 @@ class TestReplicas:
         served.put(spec(replicas=0))
         served.settle()
         assert served.condition("Available") == ("False", "NoReplicas")
+        assert served.condition("Ready") == ("True", "NoReplicas")
+        assert not served.described("Reconciling")
         assert served.deployments() == {served.served(): 0}
         served.put(spec(replicas=0, **OTHER_ENGINE))
         served.settle()
@@ -489,8 +558,7 @@ class TestNeighbours:
         stage.cluster.put(foreign)
         stage.put(spec())
         stage.run(seconds=20)
-        if kind in ("ConfigMap", "ServiceAccount"):
-            assert set(stage.children()) == {Ref(kind, NAMESPACE, name)}
+        assert set(stage.children()) == {Ref(kind, NAMESPACE, name)}
         assert stage.condition("Accepted") == ("False", "NameConflict")
         assert f"{NAMESPACE}/{name}" in stage.described("Ready")["message"]
         assert "spec" not in stage.cluster.objects[Ref(kind, NAMESPACE, name)]
@@ -529,6 +597,19 @@ class TestNeighbours:
         after = {ref: each for ref, each in served.children().items() if ref.kind != "Job"}
         if kind != "ConfigMap":  # the history is gone with its ConfigMap, and with it what was built
             assert after == before
+        assert served.condition("Ready")[0] == "True"
+
+    @pytest.mark.parametrize("kind", ["Service", "ConfigMap", "Deployment", "Job", "PodDisruptionBudget"])
+    def test_what_lost_its_labels_is_found_again_and_kept(self, served: Stage, kind: str) -> None:
+        """By its owner: what is decided while it is out of sight is not acted on."""
+        before, pods = served.children(), {uid_of(each) for each in served.cluster.of_kind("Pod")}
+        for each in served.cluster.of_kind(kind):
+            del each["metadata"]["labels"][names.LABEL_PIPELINE_UID]
+        served.settle()
+        assert served.children() == before
+        assert {uid_of(each) for each in served.cluster.of_kind("Pod")} == pods
+        lost = [each for each in served.cluster.of_kind(kind) if not label_of(each, names.LABEL_PIPELINE_UID)]
+        assert all(kind == "Job" or label_of(each, "tailhold.dev/part") == "build" for each in lost)  # needed no more
         assert served.condition("Ready")[0] == "True"
 
     def test_what_others_added_stays(self, served: Stage) -> None:

@@ -36,7 +36,9 @@ def rendered(case: str) -> list[Manifest]:
         else SETUP
     )
     part, build = asked.pod_digest[:SHORT], asked.build_digest[:SHORT]
-    means = JobMeans(spec.server.image or setup.image, spec.index.build_memory_mebibytes)
+    index = spec.index
+    image = spec.server.image or setup.image
+    means = JobMeans(image, index.build_memory_mebibytes, index.build_millicores, index.keep_snapshots)
     return [
         front.render_account(identity),
         front.render_service(identity, part),

@@ -13,7 +13,7 @@ from tailhold_api.status import RevisionStatus
 from tailhold_operator.conditions import stamp
 from tailhold_operator.findings import stuck, waiting
 from tailhold_operator.history import History
-from tailhold_operator.rollout import PATIENCE, SETTLE, Side, Step, View, advance
+from tailhold_operator.rollout import DRAIN_STEP, PATIENCE, SETTLE, Side, Step, View, advance
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OLD, NEW = "a" * 64, "b" * 64
@@ -70,6 +70,7 @@ def views(draw: st.DrawFn, strategies: tuple[RolloutStrategy, ...] = tuple(Rollo
         history=draw(histories()),
         replicas=draw(COUNTS),
         rules=Rollout(strategy=draw(st.sampled_from(strategies)), deadline_seconds=3600),
+        leaving=draw(COUNTS),
     )
 
 
@@ -166,6 +167,10 @@ def drained(ago: timedelta = timedelta(seconds=60)) -> History:
     return History(revisions=(revision(OLD),), drained_at=stamp(NOW - ago))
 
 
+def freed(ago: timedelta) -> History:
+    return History(revisions=(revision(OLD),), freed_at=stamp(NOW - ago))
+
+
 GONE = side(wanted=0, pods=0, ready=0)
 HOMELESS = side(ready=0, homeless=1, trouble=waiting(Reason.INSUFFICIENT_GPU, "Insufficient nvidia.com/gpu"))
 HOPELESS = side(ready=0, trouble=stuck(Reason.MODEL_NOT_FOUND, "no such folder"))
@@ -178,6 +183,9 @@ STEPS = {
     "still leaving": (view(side(wanted=0), None, "DrainFirst", history=drained()), {OLD: 0}, "Draining"),
     "all are gone": (view(GONE, None, "DrainFirst", history=drained()), {OLD: 0, NEW: 1}, "Draining"),
     "C24 no room, so room is made": (view(side(), HOMELESS), {OLD: 0, NEW: 1}, "Draining"),
+    "room is coming": (view(side(), HOMELESS, leaving=1), {OLD: 1, NEW: 1}, "RollingOut"),
+    "room has just come": (view(side(), HOMELESS, history=freed(DRAIN_STEP / 2)), {OLD: 1, NEW: 1}, "RollingOut"),
+    "room went to another": (view(side(), HOMELESS, history=freed(DRAIN_STEP)), {OLD: 0, NEW: 1}, "Draining"),
     "surge waits": (view(side(), HOMELESS, "Surge"), {OLD: 1, NEW: 1}, "RollingOut"),
     "C31 surge with nothing to lose": (view(side(ready=0), HOMELESS, "Surge"), {OLD: 0, NEW: 1}, "Draining"),
     "room is kept": (view(GONE, side(ready=0), history=drained()), {OLD: 0, NEW: 1}, "Draining"),

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rag_server import DOCUMENTS, Running, body, content_part, pod_part, running
 
-from tailhold_api.serving import Admission, Retrieval
+from tailhold_api.serving import Admission, Prompt, Retrieval
 from tailhold_server.app import create_app
 from tailhold_server.health import judge_engine
 from tailhold_server.settings import ServerSettings
@@ -188,8 +188,62 @@ async def test_a_body_too_large_is_refused_whatever_it_says_of_itself() -> None:
         declared = await server.public.post(PATH, content=b" " * 1001)
         undeclared = await server.public.post(PATH, content=pieces())
     for refused in (declared, undeclared):
-        assert refused.status_code == 413
+        assert (refused.status_code, refused.headers["connection"]) == (413, "close")
         assert set(refused.json()["error"]) == {"message", "type", "param", "code"}
+
+
+class Uploader:
+    """A client, called without a socket, that sends its body in pieces and then leaves its connection open."""
+
+    def __init__(self, pieces: list[bytes], *, pause: float = 0.0, ends: bool = False) -> None:
+        self._pieces = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+        self._pieces[-1]["more_body"] = not ends
+        self._pause = pause
+        self.took: list[Any] = []
+
+    async def call(self, app: Any) -> None:
+        """Until it is answered."""
+        async with asyncio.timeout(5):
+            await app(request_scope(), self._receive, self._send)
+
+    async def _receive(self) -> Any:
+        await asyncio.sleep(self._pause)
+        return self._pieces.pop(0) if self._pieces else await asyncio.Future()
+
+    async def _send(self, message: Any) -> None:
+        self.took.append(message)
+
+
+@pytest.mark.parametrize("pieces", [[b""], [b"{"], [b'{"messages"', b": ["]])
+async def test_a_body_that_never_ends_is_given_up(pieces: list[bytes]) -> None:
+    limited = ServerSettings(receive_seconds=0.02)
+    client = Uploader(pieces)
+    async with running() as server:
+        await client.call(create_app(server.service, limited))
+        counted = (await server.internal.get("/metrics")).text
+        assert server.service.held == 0
+    begun, said = client.took[0], json.loads(client.took[1]["body"])["error"]
+    assert begun["status"] == 408
+    assert (b"connection", b"close") in begun["headers"]
+    assert set(said) == {"message", "type", "param", "code"}
+    assert "0.02 s" in said["message"]
+    assert 'tailhold_requests_total{outcome="client_closed"} 1.0' in counted
+
+
+async def test_a_slow_upload_that_goes_on_is_no_stalled_one() -> None:
+    """The time counts from piece to piece, and no longer once the body is there."""
+    limited = ServerSettings(receive_seconds=0.05)
+    sent = json.dumps(body()).encode()
+    client = Uploader([sent[at : at + 12] for at in range(0, len(sent), 12)], pause=0.01, ends=True)
+    engine = StandInEngine()
+    async with running(engine=engine) as server:
+        engine.freeze()
+        called = asyncio.ensure_future(client.call(create_app(server.service, limited)))
+        await _until(lambda: server.service.held == 1)
+        await asyncio.sleep(0.1)
+        engine.thaw()
+        await called
+    assert client.took[0]["status"] == 200
 
 
 async def test_a_bug_of_ours_says_nothing_of_itself() -> None:
@@ -225,6 +279,27 @@ async def test_how_long_an_answer_may_be(fields: dict[str, Any], tokens: int, re
         answer = (await server.ask(**fields)).json()
     assert answer["usage"]["completion_tokens"] == tokens
     assert answer["choices"][0]["finish_reason"] == reason
+
+
+@pytest.mark.parametrize(
+    ("fields", "temperature"),
+    [
+        pytest.param({}, 0.6, id="none-sent"),
+        pytest.param({"temperature": None}, 0.6, id="null"),
+        pytest.param({"temperature": 0}, 0.0, id="zero-is-an-answer"),
+        pytest.param({"temperature": 1.5}, 1.5, id="the-clients-own"),
+    ],
+)
+async def test_the_pipelines_temperature_stands_in_for_the_clients(fields: dict[str, Any], temperature: float) -> None:
+    async with running(content=content_part(prompt=Prompt(temperature=0.6))) as server:
+        assert (await server.ask(**fields)).status_code == 200
+    assert server.engine.samplings[-1].temperature == temperature
+
+
+async def test_an_answer_is_the_likeliest_where_nobody_says_otherwise() -> None:
+    async with running() as server:
+        await server.ask()
+    assert server.engine.samplings[-1].temperature == 0.0
 
 
 async def test_a_question_too_long_is_refused_before_the_stream_begins() -> None:

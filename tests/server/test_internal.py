@@ -131,6 +131,16 @@ async def test_a_change_of_the_prompt_keeps_the_open_index(key_file: Path) -> No
     assert after.digest != before.digest
 
 
+async def test_a_new_temperature_holds_from_the_next_question_on(key_file: Path) -> None:
+    async with running(settings=allowing(key_file)) as server:
+        await server.ask()
+        taken = await put(server, content_part(SNAPSHOT, prompt=Prompt(temperature=0.8)))
+        await server.ask()
+        await server.ask(temperature=0)
+    assert taken.status_code == 200
+    assert [each.temperature for each in server.engine.samplings[-3:]] == [0.0, 0.8, 0.0]
+
+
 async def test_content_is_taken_from_nobody_else(key_file: Path) -> None:
     async with running(settings=allowing(key_file)) as server:
         assert (await put(server, content_part(), "Bearer nonsense")).status_code == 401

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import socket
 import threading
 import time
 from typing import Any
@@ -124,6 +125,34 @@ def test_an_answer_longer_than_the_drain_ends_with_an_error_event(start_stand_in
     assert "tailhold" in first
     assert '"error":{"message"' in rest
     assert program.process.wait(20) == 0
+
+
+def rest_of(program: Any, *pieces: bytes) -> bytes:
+    """What a connection gives until the server closes it."""
+    with socket.create_connection(("127.0.0.1", program.port), timeout=10) as connection:
+        for piece in pieces:
+            connection.sendall(piece)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def test_a_connection_whose_body_is_not_read_to_its_end_is_closed_with_the_answer(start_stand_in: Any) -> None:
+    program = start_stand_in(TAILHOLD_RECEIVE_SECONDS="0.2", TAILHOLD_MAX_BODY_BYTES="100000")
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: docs\r\n"
+    chunked, piece = head + b"transfer-encoding: chunked\r\n\r\n", b"c350\r\n" + b" " * 50_000 + b"\r\n"
+    for status, sent in (
+        (413, (chunked, piece, piece, piece)),
+        (413, (head + b"content-length: 100001\r\n\r\n",)),
+        (408, (chunked, piece)),
+        (408, (head + b"content-length: 200\r\n\r\n", b"{")),
+    ):
+        answer, _, said = rest_of(program, *sent).partition(b"\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 %d " % status)
+        assert answer.lower().count(b"connection: close") == 1
+        assert set(json.loads(said)["error"]) == {"message", "type", "param", "code"}
+    connection = http.client.HTTPConnection("127.0.0.1", program.port, timeout=10)
+    connection.request("POST", "/v1/chat/completions", b" " * 16_000_000)
+    assert connection.getresponse().status == 413, "also for a client that reads only once all is sent"
+    assert httpx.post(f"{program.url}/v1/chat/completions", json=body(), trust_env=False).status_code == 200
 
 
 @pytest.mark.long

@@ -63,6 +63,10 @@ def test_several_pipelines_or_none_are_an_error_that_names_them(tmp_path: Path) 
             ("retrieval.contextTokens", "must be less than `engine.maxModelTokens`"),
         ),
         (
+            {"prompt": {"maxAnswerTokens": 2048}},
+            ("prompt.maxAnswerTokens", "must be less than `engine.maxModelTokens`"),
+        ),
+        (
             {"generator": {"model": {"path": "/models/x"}}},
             ("generator.model", "exactly one of `huggingFace`, `pvc` and `path`"),
         ),

@@ -26,7 +26,7 @@
   verbs: ["list", "watch", "delete"]
 - apiGroups: [""]
   resources: ["events"]
-  verbs: ["create"]
+  verbs: ["create", "list"]
 {{- end -}}
 
 {{/* What it does in its own namespace: the Lease and its signing key. Kubernetes cannot bind `create` to a name. */}}

@@ -7,7 +7,7 @@ from tailhold_api.parts import BuildPart
 from tailhold_operator.kinds import Manifest
 from tailhold_operator.render import pod
 from tailhold_operator.render.identity import Identity
-from tailhold_operator.render.quantity import mebibytes
+from tailhold_operator.render.quantity import mebibytes, millicores
 from tailhold_operator.render.setup import Setup
 
 CONTAINER = "index"
@@ -19,6 +19,9 @@ _TRIES = 3
 
 PINNED = "TAILHOLD_PINNED_SNAPSHOTS"
 """Digests, apart by blanks, that a build must not delete: what serves, and what a rollback needs."""
+KEPT = "TAILHOLD_KEEP_SNAPSHOTS"
+"""How many snapshots before the new one stay."""
+_MOST_MILLICORES = 4000
 
 
 class JobMeans(NamedTuple):
@@ -26,6 +29,8 @@ class JobMeans(NamedTuple):
 
     image: str
     memory_mebibytes: int
+    millicores: int
+    keep_snapshots: int
     pinned: tuple[str, ...] = ()
     """Snapshots that stay, whatever their age."""
 
@@ -47,9 +52,9 @@ def _template(part: BuildPart, build: str, identity: Identity, setup: Setup, mea
     args = ["index", "build", "--build", names.BUILD_PATH, "--progress-port", str(names.INTERNAL_PORT)]
     container = pod.container(CONTAINER, means.image, setup, args, mounts)
     container |= {
-        "env": [*pod.environment(identity, setup), {"name": PINNED, "value": " ".join(means.pinned)}],
+        "env": [*pod.environment(identity, setup), *_environment(means)],
         "ports": [{"name": "internal", "containerPort": names.INTERNAL_PORT, "protocol": "TCP"}],
-        "resources": _resources(means.memory_mebibytes),
+        "resources": _resources(means),
     }
     spec = pod.pod_spec(setup, identity.child(), container, volumes) | {"restartPolicy": "Never"}
     labels = {**identity.labels(names.COMPONENT_INDEX), names.LABEL_BUILD: build}
@@ -75,10 +80,16 @@ def _claimed(part: BuildPart) -> list[str]:
     return [part.store.claim_name, *models, *documents]
 
 
-def _resources(memory_mebibytes: int) -> Manifest:
+def _environment(means: JobMeans) -> list[Manifest]:
+    values = {PINNED: " ".join(means.pinned), KEPT: str(means.keep_snapshots)}
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def _resources(means: JobMeans) -> Manifest:
     """Never whole cores with requests equal to limits: kubelet would pin them, away from the servers."""
-    memory = mebibytes(memory_mebibytes)
-    return {"limits": {"cpu": "4", "memory": memory}, "requests": {"cpu": "500m", "memory": memory}}
+    memory, most = mebibytes(means.memory_mebibytes), max(_MOST_MILLICORES, means.millicores + 1000)
+    limits = {"cpu": millicores(most), "memory": memory}
+    return {"limits": limits, "requests": {"cpu": millicores(means.millicores), "memory": memory}}
 
 
 def _failure_rules() -> list[Manifest]:

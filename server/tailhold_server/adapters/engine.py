@@ -128,22 +128,9 @@ class VllmEngine:
         """Starts the process and waits until it has loaded. After a cancellation only our own end ends it."""
         loop = asyncio.get_running_loop()
         started: asyncio.Future[Any] = loop.create_future()
-
-        def settle(llm: Any, error: BaseException | None) -> None:
-            if started.done():
-                return
-            if error is None:
-                started.set_result(llm)
-            else:
-                started.set_exception(error)
-
-        def build() -> None:
-            llm, error = _built(self._arguments)
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(settle, llm, error)
-
         # A daemon: an interpreter that ends must not wait for a model that loads.
-        threading.Thread(target=build, name="engine-start", daemon=True).start()
+        given = (self._arguments, loop, started)
+        threading.Thread(target=_start, args=given, name="engine-start", daemon=True).start()
         self._llm = await started
 
     def generate(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> AsyncGenerator[Delta, None]:
@@ -257,6 +244,22 @@ class _Only:
 def _kill_children() -> None:
     for child in multiprocessing.active_children():
         child.kill()
+
+
+def _start(arguments: dict[str, Any], loop: asyncio.AbstractEventLoop, started: asyncio.Future[Any]) -> None:
+    llm, error = _built(arguments)
+    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        loop.call_soon_threadsafe(_settle, started, llm, error)
+    del llm, error, started  # a library keeps a failed import's traceback, and with it this frame and what it names
+
+
+def _settle(started: asyncio.Future[Any], llm: Any, error: BaseException | None) -> None:
+    if started.done():
+        return
+    if error is None:
+        started.set_result(llm)
+    else:
+        started.set_exception(error)
 
 
 def _built(arguments: dict[str, Any]) -> tuple[Any, BaseException | None]:

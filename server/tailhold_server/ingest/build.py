@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 from tailhold_api.codec import digest, dump
 from tailhold_api.conditions import Reason
 from tailhold_api.parts import BuildPart
+from tailhold_api.sources import Index
 from tailhold_api.status import Progress
 from tailhold_server.errors import StartError
 from tailhold_server.ingest.collect import Collected, collect, empty_sources, passage_hash, why_empty, without
@@ -26,6 +27,8 @@ from tailhold_server.snapshots import Contents, keep_snapshots, write_snapshot
 from tailhold_server.snapshots.store import LOCAL, newest_made_by, write_whole
 
 BUILDS = "builds"
+KEEP: int = Index.model_fields["keep_snapshots"].default
+"""Snapshots held beside the new one where nobody says how many."""
 Tell = Callable[[Progress], None]
 
 
@@ -45,17 +48,18 @@ def build(
     claims: Path,
     config_maps: Path,
     progress: Tell,
+    keep: int = KEEP,
     pinned: Collection[str] = (),
     owner: str = LOCAL,
 ) -> BuildReport:
     """Build, publish, record, and delete what no owner of the volume holds. Raises StartError.
 
-    `owner`, a pipeline as namespace/name, holds the new snapshot, `keepSnapshots` before it, and `pinned`.
+    `owner`, a pipeline as namespace/name, holds the new snapshot, `keep` before it, and `pinned`.
     """
     progress(Progress(step="loading models", done=0, total=2, unit="models"))
     models = load_models(part, claims)
     return build_with(
-        models, part, claims=claims, config_maps=config_maps, progress=progress, pinned=pinned, owner=owner
+        models, part, claims=claims, config_maps=config_maps, progress=progress, keep=keep, pinned=pinned, owner=owner
     )
 
 
@@ -75,6 +79,7 @@ def build_with(
     claims: Path,
     config_maps: Path,
     progress: Tell,
+    keep: int = KEEP,
     pinned: Collection[str] = (),
     owner: str = LOCAL,
 ) -> BuildReport:
@@ -86,7 +91,7 @@ def build_with(
         collected, embedded = _embed(models, collected, store, owner, watch)
     with watch.step("publishing", "snapshots", 1):
         snapshot = write_snapshot(store, _contents(models, part, collected, embedded))
-        keep_snapshots(store, owner, snapshot, keep=part.keep_snapshots, pinned=pinned, now=time.time())
+        keep_snapshots(store, owner, snapshot, keep=keep, pinned=pinned, now=time.time())
     report = _report(snapshot, collected, embedded.reused, watch.seconds)
     record(store, digest(part), report)
     return report

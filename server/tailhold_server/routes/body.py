@@ -1,4 +1,6 @@
-"""The limit on a request's body, before anybody reads it."""
+"""The limits on a request's body, before anybody reads it."""
+
+import asyncio
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -7,11 +9,15 @@ from tailhold_server.routes.envelope import error_response
 
 
 class BodyLimit:
-    """Refuses with 413 what says that it is too large, and what turns out to be."""
+    """Refuses with 413 what says that it is too large, and what turns out to be; with 408 what does not come.
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+    Only the time counts in which the server waits for the client.
+    """
+
+    def __init__(self, app: ASGIApp, max_bytes: int, receive_seconds: float) -> None:
         self._app = app
         self._max_bytes = max_bytes
+        self._receive_seconds = receive_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Only requests with a body are looked at."""
@@ -19,25 +25,40 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         if _declared_bytes(scope) > self._max_bytes:
-            await error_response(self._refusal())(scope, receive, send)
+            await error_response(self._too_large())(scope, receive, send)
             return
-        await self._app(scope, self._counting(receive), send)
+        await self._app(scope, self._limited(receive), send)
 
-    def _counting(self, receive: Receive) -> Receive:
-        seen = 0
+    def _limited(self, receive: Receive) -> Receive:
+        seen, more = 0, True
 
-        async def counted() -> Message:
-            nonlocal seen
-            message = await receive()
+        async def limited() -> Message:
+            nonlocal seen, more
+            if not more:  # the client's leave, or the rest of what is refused
+                return await receive()
+            message = await self._timely(receive)
             seen += len(message.get("body", b""))
+            more = message.get("more_body", False) and seen <= self._max_bytes
             if seen > self._max_bytes:
-                raise self._refusal()
+                raise self._too_large()
             return message
 
-        return counted
+        return limited
 
-    def _refusal(self) -> ServeError:
+    async def _timely(self, receive: Receive) -> Message:
+        try:
+            async with asyncio.timeout(self._receive_seconds):
+                return await receive()
+        except TimeoutError:
+            raise self._too_slow() from None
+
+    def _too_large(self) -> ServeError:
         return ServeError(Failure.TOO_LARGE, f"The request is larger than {self._max_bytes} bytes.")
+
+    def _too_slow(self) -> ServeError:
+        return ServeError(
+            Failure.TOO_SLOW, f"Nothing more of the request came for {self._receive_seconds:g} s. Send it again."
+        )
 
 
 def _declared_bytes(scope: Scope) -> int:

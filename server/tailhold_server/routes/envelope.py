@@ -1,6 +1,8 @@
 """One shape for all errors: OpenAI's."""
 
+import asyncio
 import logging
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -9,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from tailhold_server.errors import Failure, ServeError
 
@@ -16,6 +19,9 @@ _LOG = logging.getLogger(__name__)
 
 _CLIENT_LEFT = 499
 """Read by nobody: the client has left."""
+_UNREAD = (Failure.TOO_SLOW, Failure.TOO_LARGE)
+"""The rest of the body is not waited for: no further request can follow it on the connection."""
+_LINGER_SECONDS = 1.0
 _BY_STATUS = {failure.status: failure for failure in Failure}
 
 
@@ -29,7 +35,24 @@ def error_response(error: ServeError) -> JSONResponse:
     """The envelope with its status."""
     wait = error.retry_after_seconds
     headers = {"retry-after": str(wait)} if wait is not None else {}
-    return JSONResponse(envelope(error), error.failure.status, headers)
+    if error.failure in _UNREAD:
+        headers["connection"] = "close"
+    kind = _LingeringResponse if error.failure is Failure.TOO_LARGE else JSONResponse
+    return kind(envelope(error), error.failure.status, headers)
+
+
+class _LingeringResponse(JSONResponse):
+    """Reads on for a moment before it ends: a client that goes on sending to a closed connection sees no answer."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The whole answer is sent at once."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body, "more_body": True})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LINGER_SECONDS):
+                while (await receive()).get("more_body"):
+                    pass
+        await send({"type": "http.response.body"})
 
 
 def install(app: FastAPI) -> None:

@@ -130,7 +130,7 @@ def question(request: ChatRequest) -> Question:
     return Question(
         messages,
         max_tokens=request.max_completion_tokens or request.max_tokens,
-        temperature=1.0 if request.temperature is None else request.temperature,
+        temperature=request.temperature,
         top_p=request.top_p or 1.0,
         seed=request.seed,
         stop=stop,

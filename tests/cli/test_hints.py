@@ -1,0 +1,88 @@
+"""What the commands say to somebody who has just begun."""
+
+import tempfile
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tailhold import purge
+from tailhold.ask import AskError, ask
+from tailhold.closing import next_steps
+from tailhold.demo import ensure_claims, ensure_snapshots
+from tailhold.serve import ServeFailedError, serve
+from tailhold_local import Cluster
+from tailhold_local.layout import Layout
+from tailhold_local.plan import Settings
+
+
+@pytest.fixture
+def missing() -> Iterator[str]:
+    """A server that has nothing."""
+    server = HTTPServer(("127.0.0.1", 0), _Missing)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+class _Missing(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.send_error(404)
+
+
+def test_a_url_without_v1_is_told_so(missing: str) -> None:
+    with pytest.raises(AskError, match=f"ends in /v1: --url {missing}/v1$"):
+        ask(f"{missing}/", "Why?", on_text=print)
+    with pytest.raises(AskError) as caught:
+        ask(f"{missing}/v1", "Why?", on_text=print)
+    assert "--url" not in str(caught.value)
+
+
+def test_serve_without_a_manifest_asks_for_one() -> None:
+    with pytest.raises(ServeFailedError, match=r"name a manifest, as in `tailhold serve examples/ragpipeline\.yaml`"):
+        serve()
+
+
+def test_up_ends_with_the_kubeconfig_and_a_line_for_the_shell(tmp_path: Path) -> None:
+    cluster = Cluster(Layout(tmp_path, "demo"), Settings(0))
+    lines = next_steps(cluster, "kubectl get ragp").splitlines()
+    assert lines[0] == f"kubeconfig: {tmp_path}/demo/kubeconfig"
+    (shell,) = (line.strip() for line in lines if line.strip().startswith("export "))
+    assert f'KUBECONFIG="{tmp_path}/demo/kubeconfig"' in shell
+    assert "/bin/kubernetes-v" in shell
+    assert "/bin/helm-v" in shell
+    assert shell.endswith(':$PATH"')
+    assert lines[-1] == "  kubectl get ragp"
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """pytest's own folders are too deep for the sockets of a cluster."""
+    with tempfile.TemporaryDirectory(prefix="tailhold-") as folder:
+        yield Path(folder)
+
+
+@pytest.mark.parametrize("sure", [True, False])
+def test_purge_shows_what_goes_and_removes_it_if_one_is_sure(
+    short_path: Path, monkeypatch: pytest.MonkeyPatch, sure: bool
+) -> None:
+    monkeypatch.setenv("TAILHOLD_CACHE", str(short_path / "cache"))
+    monkeypatch.setenv("TAILHOLD_STATE", str(short_path / "state"))
+    claims, snapshots = ensure_claims(short_path / "cache"), ensure_snapshots(short_path / "cache", "demo")
+    (claims / "documents" / "mine").mkdir()
+    (claims / "documents" / "debian-handbook").mkdir()
+    console = Console(record=True, width=200)
+    purge.purge(console, "demo", sure=lambda: sure)
+    said = console.export_text()
+    assert f"{snapshots.parent}  indexes of local clusters" in said
+    assert "GiB in all" in said
+    assert (claims / "documents" / "mine").is_dir(), "what the user put there stays"
+    assert (snapshots.exists(), (claims / "documents" / "debian-handbook").exists()) == (not sure, not sure)
+    assert (claims / "models").exists() == (not sure)
+    assert ("did not put it there" in said) == sure
