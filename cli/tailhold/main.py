@@ -129,6 +129,28 @@ def serve(
 
 
 @app.command()
+def validate(
+    files: Annotated[list[Path], typer.Argument(help="Files with RagPipelines; others in them are passed over.")],
+) -> None:
+    """Check manifests without a cluster, by the same schema and rules as the API server.
+
+    Every fault is named with its field, its value and what is allowed; the exit code is 1 where there are any.
+    """
+    from tailhold.manifest import ManifestError, read_manifests
+
+    faulty = False
+    for path in files:
+        try:
+            found = read_manifests(path)
+        except ManifestError as error:
+            faulty = True
+            print(error, file=sys.stderr)
+        else:
+            print(f"{path}: {', '.join(each.name for each in found) or 'no RagPipeline'}: in order")
+    sys.exit(faulty)
+
+
+@app.command()
 def ask(
     question: Annotated[str, typer.Argument(help="What you want to know.")],
     url: Annotated[str, typer.Option(help="Where the pipeline is served, ending in /v1.")] = "http://127.0.0.1:8000/v1",

@@ -6,20 +6,18 @@ import multiprocessing
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
-from tailhold.rules import broken
+from tailhold.manifest import ManifestError, lines_of, read_manifest
 from tailhold.terminal import run_apart
 from tailhold_api import names
 from tailhold_api.codec import digest, dump, load
 from tailhold_api.parts import BuildPart, ContentPart, PodPart, build_part, content_part, pod_part
-from tailhold_api.spec import LogLevel, Spec
+from tailhold_api.spec import LogLevel
 from tailhold_api.status import Progress
 
 Parsed = TypeVar("Parsed", bound=BaseModel)
@@ -57,35 +55,6 @@ def serve(
     return _run(*parts, host, port, internal_port)
 
 
-def read_pipeline(path: Path) -> tuple[str, Spec, str]:
-    """Name, spec and rebuild annotation of the file's one RagPipeline. Raises ServeFailedError."""
-    try:
-        documents = [each for each in yaml.safe_load_all(path.read_text()) if each is not None]
-    except (OSError, yaml.YAMLError) as error:
-        raise ServeFailedError(f"{path}: {error}") from error
-    found = [each for each in documents if isinstance(each, dict) and each.get("kind") == names.KIND]
-    if len(found) != 1:
-        named = ", ".join(_name(each) for each in found) or "none"
-        raise ServeFailedError(f"{path} must hold one {names.KIND}; there are {len(found)}: {named}")
-    return _pipeline(path, found[0])
-
-
-def _pipeline(path: Path, document: Mapping[str, Any]) -> tuple[str, Spec, str]:
-    if (version := document.get("apiVersion")) != names.API_VERSION:
-        raise ServeFailedError(f"{path}: apiVersion is {version!r}, allowed is {names.API_VERSION!r}")
-    metadata = document.get("metadata") or {}
-    annotations = metadata.get("annotations") or {}
-    text = json.dumps(document.get("spec") or {}, default=str)
-    spec = _load(Spec, text, f"{path}: spec")
-    if wrong := list(broken(spec, "spec")):
-        raise ServeFailedError("\n".join(f"{path}: {line}" for line in wrong))
-    return _name(document), spec, str(annotations.get(names.ANNOTATION_REBUILD, ""))
-
-
-def _name(document: Mapping[str, Any]) -> str:
-    return str((document.get("metadata") or {}).get("name") or "pipeline")
-
-
 def _read(kind: type[Parsed], path: Path) -> Parsed:
     try:
         text = path.read_text()
@@ -98,24 +67,21 @@ def _load(kind: type[Parsed], text: str, where: str) -> Parsed:
     try:
         return load(kind, text)
     except ValidationError as error:
-        raise ServeFailedError("\n".join(f"{where}.{line}" for line in _lines(error))) from None
-
-
-def _lines(error: ValidationError) -> Iterable[str]:
-    for each in error.errors(include_url=False):
-        field = ".".join(str(part) for part in each["loc"])
-        shown = "" if each["type"] in ("missing", "extra_forbidden") else f", got {each['input']!r}"
-        yield f"{field}: {each['msg']}{shown}"
+        raise ServeFailedError("\n".join(f"{where}.{line}" for line in lines_of(error))) from None
 
 
 def _from_manifest(path: Path) -> tuple[PodPart, ContentPart]:
-    name, spec, rebuild = read_pipeline(path)
+    try:
+        manifest = read_manifest(path)
+    except ManifestError as error:
+        raise ServeFailedError(str(error)) from None
+    spec = manifest.spec
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # a bar for loading weights says nothing of ours
     os.environ.setdefault("TAILHOLD_CLAIMS", str(cache_folder() / "claims"))
-    build = build_part(spec, rebuild)
+    build = build_part(spec, manifest.rebuild)
     store = Path(os.environ["TAILHOLD_CLAIMS"]) / build.store.claim_name
     snapshot = _built(store, build) or _build(store, build, spec.index.keep_snapshots)
-    return pod_part(name, spec), content_part(spec, snapshot)
+    return pod_part(manifest.name, spec), content_part(spec, snapshot)
 
 
 def cache_folder() -> Path:

@@ -18,6 +18,9 @@ class ConditionType(StrEnum):
     """The newest revision's pods have loaded their models."""
     ROLLED_OUT = "RolledOut"
     """The newest revision is the one that serves, on all pods."""
+    ENGINE_MATCHES_SPEC = "EngineMatchesSpec"
+    """vLLM runs with what `spec.engine` asks for, by its own word. Said once a pod of the newest revision is ready; no
+    part of `Ready`."""
     RECONCILING = "Reconciling"
     """Present and True while the operator works towards the newest spec (kstatus)."""
     STALLED = "Stalled"
@@ -70,6 +73,9 @@ class Reason(StrEnum):
     """The new content part is being handed to the running pods. Wait."""
     CONTENT_REFUSED = "ContentRefused"
     """A pod refused the new content part; the message has its words; it goes on with the old one."""
+    ENGINE_DIFFERS = "EngineDiffers"
+    """vLLM changed what it was asked for; the message names field, asked and real value. Ask for the real one, or for
+    what lets it be: a card, a backend or a model that can do it."""
     ROLLING_OUT = "RollingOut"
     """A new revision's pods replace the old ones. Wait."""
     DRAINING = "Draining"

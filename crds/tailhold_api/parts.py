@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, Field
 
 from tailhold_api.codec import digest
+from tailhold_api.engine import Engine
 from tailhold_api.fields import FieldClass, Model, field_class, part
 from tailhold_api.placement import Placement
-from tailhold_api.serving import Admission, Batching, Embedder, Engine, Generator, Prompt, Retrieval
+from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
 from tailhold_api.sources import Corpus, IndexKind, Metric, SnapshotStore
 from tailhold_api.spec import Observability, Server, Spec
 

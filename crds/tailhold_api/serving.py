@@ -1,9 +1,8 @@
-"""What answers a question: models, engine, retrieval, prompt, batching and admission."""
+"""What answers a question: models, retrieval, prompt, batching and admission."""
 
 from enum import StrEnum
-from typing import ClassVar
 
-from tailhold_api.fields import Model, Rule, live, restart
+from tailhold_api.fields import Model, live, restart
 from tailhold_api.sources import ModelSource
 
 
@@ -60,39 +59,6 @@ class Embedder(Model):
     """Longest input with the special tokens and the prefix. `corpus.chunking.maxTokens` has to leave room for both."""
     device: EmbedderDevice = restart(EmbedderDevice.AUTO)
     """`Auto` is the GPU where the pod has one."""
-
-
-class Engine(Model):
-    """vLLM's settings. Each is one argument of the engine; what the engine really runs with is shown at
-    `/v1/tuning`."""
-
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            "self.maxModelTokens % self.blockSizeTokens == 0",
-            "`maxModelTokens` must be a multiple of `blockSizeTokens`: a sequence is kept in whole blocks",
-            {"maxModelTokens": 2048, "blockSizeTokens": 32},
-            {"maxModelTokens": 1000, "blockSizeTokens": 32},
-        ),
-    )
-
-    max_model_tokens: int = restart(2048, ge=256, le=1048576)
-    """Longest prompt and answer together. Each running request may need this much KV cache."""
-    block_size_tokens: int = restart(32, ge=16, le=256, multiple_of=16)
-    """Tokens in a block of the KV cache. Larger blocks cost fewer look-ups and waste more at each sequence's end. The
-    CPU build takes multiples of 32 only."""
-    kv_cache_mebibytes: int = restart(1024, ge=64, le=4194304)
-    """Memory of the KV cache, in bytes and not as a share of the card: index and embedder have taken theirs before."""
-    max_running_requests: int = restart(16, ge=1, le=4096)
-    """Requests in one batch of the engine. More raises throughput and each request's time between tokens."""
-    max_batched_tokens: int = restart(2048, ge=64, le=1048576)
-    """Tokens in one step of the engine: a smaller chunk of prefill delays running answers less and takes longer
-    itself."""
-    prefix_caching: bool = restart(True)
-    """Keep the KV blocks of prompts that begin alike. The system prompt and popular chunks are then prefilled once."""
-    tensor_parallel: int = restart(1, ge=1, le=16)
-    """GPUs that share one model. Must be `placement.gpu.count` or less."""
-    enforce_eager: bool = restart(False)
-    """Skip compilation and CUDA graphs: starts faster, answers slower. The CPU build is best served with `true`."""
 
 
 class Prompt(Model):

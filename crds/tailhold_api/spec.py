@@ -3,9 +3,10 @@
 from enum import StrEnum
 from typing import ClassVar
 
+from tailhold_api.engine import Engine
 from tailhold_api.fields import Model, Rule, part, policy, restart
 from tailhold_api.placement import Placement
-from tailhold_api.serving import Admission, Batching, Embedder, Engine, Generator, Prompt, Retrieval
+from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
 from tailhold_api.sources import Corpus, Index
 
 
@@ -68,6 +69,34 @@ class Spec(Model):
             {"engine": {"tensorParallel": 2}, "placement": {"gpu": {"count": 1}}},
         ),
         Rule(
+            "self.placement.gpu.count > 0 || self.engine.blockSizeTokens % 32 == 0",
+            "`engine.blockSizeTokens` must be a multiple of 32 when `placement.gpu.count` is 0: so the CPU build",
+            {"engine": {"blockSizeTokens": 64}, "placement": {"gpu": {"count": 0}}},
+            {"engine": {"blockSizeTokens": 16}, "placement": {"gpu": {"count": 0}}},
+        ),
+        Rule(
+            "self.placement.gpu.count > 0 || (!has(self.engine.gpuMemoryFraction)"
+            " && self.engine.kvOffloadMebibytes == 0 && self.engine.attentionBackend == 'Auto'"
+            " && self.engine.compile.cudaGraphs.mode in ['Auto', 'None'])",
+            "`engine` may not give `gpuMemoryFraction`, `kvOffloadMebibytes`, `attentionBackend` or"
+            " `compile.cudaGraphs` when `placement.gpu.count` is 0: they are for GPUs",
+            {"engine": {"attentionBackend": "Triton"}, "placement": {"gpu": {"count": 1}}},
+            {"engine": {"attentionBackend": "Triton"}, "placement": {"gpu": {"count": 0}}},
+        ),
+        Rule(
+            "self.engine.kvOffloadMebibytes + self.placement.sharedMemoryMebibytes < self.placement.memoryMebibytes",
+            "`engine.kvOffloadMebibytes` and `placement.sharedMemoryMebibytes` together must be less than"
+            " `placement.memoryMebibytes`: they are parts of it",
+            {
+                "engine": {"kvOffloadMebibytes": 1024},
+                "placement": {"sharedMemoryMebibytes": 1024, "memoryMebibytes": 4096},
+            },
+            {
+                "engine": {"kvOffloadMebibytes": 0},
+                "placement": {"sharedMemoryMebibytes": 4096, "memoryMebibytes": 4096},
+            },
+        ),
+        Rule(
             "self.retrieval.contextTokens < self.engine.maxModelTokens",
             "`retrieval.contextTokens` must be less than `engine.maxModelTokens`: question and answer need room too",
             {"retrieval": {"contextTokens": 1024}, "engine": {"maxModelTokens": 2048}},
@@ -84,12 +113,6 @@ class Spec(Model):
             "`corpus.chunking.maxTokens` must be at most `embedder.maxTokens` - 2: the two special tokens count too",
             {"corpus": {"chunking": {"maxTokens": 200}}, "embedder": {"maxTokens": 256}},
             {"corpus": {"chunking": {"maxTokens": 255}}, "embedder": {"maxTokens": 256}},
-        ),
-        Rule(
-            "self.placement.sharedMemoryMebibytes < self.placement.memoryMebibytes",
-            "`placement.sharedMemoryMebibytes` must be less than `placement.memoryMebibytes`: it is part of it",
-            {"placement": {"sharedMemoryMebibytes": 1024, "memoryMebibytes": 4096}},
-            {"placement": {"sharedMemoryMebibytes": 4096, "memoryMebibytes": 4096}},
         ),
     )
 

@@ -1,9 +1,12 @@
 """Each condition's finding, from what was seen and decided."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tailhold_api.conditions import ConditionType, Reason
+from tailhold_api.engine import Engine
 from tailhold_api.parts import SHORT
 from tailhold_operator.findings import FINE, Finding, stuck, waiting
 from tailhold_operator.indexing import Building
@@ -47,12 +50,14 @@ class Case:
 
 def assess_all(case: Case) -> Findings:
     """All conditions but the summaries."""
+    matches = _engine_matches(case)
     return {
         ConditionType.ACCEPTED: FINE,
         ConditionType.INDEX_LOADED: _index_loaded(case),
         ConditionType.MODEL_LOADED: _model_loaded(case),
         ConditionType.AVAILABLE: _available(case),
         ConditionType.ROLLED_OUT: _rolled_out(case),
+        **({ConditionType.ENGINE_MATCHES_SPEC: matches} if matches else {}),
     }
 
 
@@ -84,6 +89,25 @@ def _not_loaded(case: Case, kind: ConditionType) -> Finding:
     if case.step.outcome.stalled or case.fresh is None:
         return case.step.outcome if not case.step.outcome.holds else waiting(Reason.WAITING_FOR_PODS)
     return case.fresh.trouble
+
+
+def _engine_matches(case: Case) -> Finding | None:
+    """None where no pod of the newest revision says what its engine runs with."""
+    told = [report.engine for report in case.told if report.engine and report.pod_digest == case.asked.pod_digest]
+    if not told:
+        return None
+    differs = sorted({line for engine in told for line in differences(case.asked.pod.engine, engine)})
+    return waiting(Reason.ENGINE_DIFFERS, "; ".join(differs)) if differs else FINE
+
+
+def differences(asked: Engine, engine: Mapping[str, Any]) -> tuple[str, ...]:
+    """Each field whose real value is another one than was asked for; what was left to vLLM cannot differ."""
+    wanted = asked.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return tuple(
+        f"`engine.{name}` is asked to be {json.dumps(value)} and is {json.dumps(engine[name])}"
+        for name, value in wanted.items()
+        if name in engine and engine[name] != value
+    )
 
 
 def _available(case: Case) -> Finding:

@@ -115,6 +115,8 @@ class Report:
     phase: str = ""
     phases: Mapping[str, int] = field(default_factory=dict)
     error: str = ""
+    engine: Mapping[str, Any] = field(default_factory=dict)
+    """What vLLM runs with, by the fields of `spec.engine`; others beside them."""
 
 
 @dataclass(frozen=True)

@@ -110,6 +110,7 @@ def _report(told: Mapping[str, Any]) -> Report:
         phase=str(told.get("phase") or ""),
         phases={str(name): round(each) for name, each in times if isinstance(each, int | float)},
         error=str(told.get("error") or ""),
+        engine=told["engine"] if isinstance(told.get("engine"), dict) else {},
     )
 
 

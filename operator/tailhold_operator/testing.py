@@ -248,6 +248,8 @@ class FakePods:
         self._digests: dict[str, str] = {}
         self.refuses: Callable[[Pod, ContentPart], str] = lambda pod, content: ""
         """Words of a pod that will not have a content; empty where it takes it."""
+        self.engine: Mapping[str, Any] = {}
+        """What each says that its engine runs with."""
         self.deaf: set[str] = set()
         """Names of pods that do not answer."""
         self.pushed: list[str] = []
@@ -262,7 +264,9 @@ class FakePods:
             self._digests[pod.uid] = self._annotation(self._config(pod, "pod"))
         content = self.content[pod.uid]
         phase = "serving" if pod.ready else "startEngine"
-        return Report(self._digests[pod.uid], codec.digest(content), content.snapshot, phase, {"load": 1})
+        return Report(
+            self._digests[pod.uid], codec.digest(content), content.snapshot, phase, {"load": 1}, engine=self.engine
+        )
 
     async def progress(self, pod: Pod) -> Mapping[str, Any] | None:
         """How far an index Job is."""

@@ -669,6 +669,18 @@ def served_part(stage: Stage) -> str:
     return next(iter(stage.deployments()))
 
 
+def test_an_engine_that_runs_with_something_else_is_named(served: Stage) -> None:
+    assert not served.described("EngineMatchesSpec")
+    served.pods.engine = {"blockSizeTokens": 32, "maxRunningRequests": 16, "kvBlocks": 512}
+    served.settle()
+    assert served.condition("EngineMatchesSpec") == ("True", "Reconciled")
+    served.pods.engine = {"blockSizeTokens": 128, "maxRunningRequests": 16}
+    served.settle()
+    assert served.condition("EngineMatchesSpec") == ("False", "EngineDiffers")
+    assert served.described("EngineMatchesSpec")["message"] == ("`engine.blockSizeTokens` is asked to be 32 and is 128")
+    assert served.condition("Ready")[0] == "True"
+
+
 def test_a_deleted_pipeline_is_left_to_the_garbage_collector(served: Stage) -> None:
     """C11: no finalizer, so nothing has to be done, and nothing is."""
     assert "finalizers" not in served.cluster.objects[Ref(names.KIND, NAMESPACE, NAME)]["metadata"]

@@ -9,8 +9,9 @@ import pytest
 import yaml
 from spec_examples import MINIMAL, merged
 
+from tailhold.manifest import ManifestError, read_manifest
 from tailhold.rules import holds
-from tailhold.serve import ServeFailedError, read_pipeline, serve
+from tailhold.serve import ServeFailedError, serve
 from tailhold_api.codec import load
 from tailhold_api.fields import Model, Rule
 from tailhold_api.spec import Spec
@@ -39,16 +40,16 @@ def written(folder: Path, *documents: Any) -> Path:
 
 def test_the_pipeline_is_picked_from_among_other_objects(tmp_path: Path) -> None:
     path = written(tmp_path, {"kind": "ConfigMap"}, None, pipeline("handbook"))
-    name, spec, rebuild = read_pipeline(path)
-    assert (name, rebuild) == ("handbook", "2")
-    assert spec == load(Spec, json.dumps(MINIMAL))
+    found = read_manifest(path)
+    assert (found.name, found.rebuild, found.namespace) == ("handbook", "2", "")
+    assert found.spec == load(Spec, json.dumps(MINIMAL))
 
 
 def test_several_pipelines_or_none_are_an_error_that_names_them(tmp_path: Path) -> None:
-    with pytest.raises(ServeFailedError, match="2: one, two"):
-        read_pipeline(written(tmp_path, pipeline("one"), pipeline("two")))
-    with pytest.raises(ServeFailedError, match="0: none"):
-        read_pipeline(written(tmp_path, {"kind": "ConfigMap"}))
+    with pytest.raises(ManifestError, match="2: one, two"):
+        read_manifest(written(tmp_path, pipeline("one"), pipeline("two")))
+    with pytest.raises(ManifestError, match="0: none"):
+        read_manifest(written(tmp_path, {"kind": "ConfigMap"}))
 
 
 @pytest.mark.parametrize(
@@ -75,8 +76,8 @@ def test_several_pipelines_or_none_are_an_error_that_names_them(tmp_path: Path) 
 def test_a_wrong_field_is_named_with_its_value_and_what_is_allowed(
     tmp_path: Path, change: dict[str, Any], words: tuple[str, ...]
 ) -> None:
-    with pytest.raises(ServeFailedError) as caught:
-        read_pipeline(written(tmp_path, pipeline(**change)))
+    with pytest.raises(ManifestError) as caught:
+        read_manifest(written(tmp_path, pipeline(**change)))
     for word in words:
         assert word in str(caught.value)
 
@@ -95,5 +96,5 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         serve(tmp_path / "none.yaml")
     with pytest.raises(ServeFailedError, match=r"pod\.json"):
         serve(None, tmp_path / "pod.json", tmp_path / "content.json")
-    with pytest.raises(ServeFailedError, match="apiVersion"):
-        read_pipeline(written(tmp_path, pipeline() | {"apiVersion": "v1"}))
+    with pytest.raises(ManifestError, match="apiVersion"):
+        read_manifest(written(tmp_path, pipeline() | {"apiVersion": "v1"}))

@@ -2,66 +2,34 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import multiprocessing
 import os
 import threading
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from tailhold_api.conditions import Reason
 from tailhold_api.parts import PodPart
-from tailhold_api.serving import DataType, Quantization
 from tailhold_api.spec import LogLevel
+from tailhold_server.adapters.engine_arguments import (
+    doubt_about,
+    in_force,
+    installed_version,
+    is_one_process,
+    unknown_arguments,
+)
 from tailhold_server.adapters.stderr import Overheard
 from tailhold_server.errors import EngineDiedError, StartError
 from tailhold_server.health import StallClock
 from tailhold_server.ports import Delta, EngineProgress, Sampling
 
-MEBIBYTE = 1024 * 1024
 STOP_SECONDS = 2
 """The process is asked to end and killed after so long: no request is in it then that anybody waits for."""
 
-_ARGUMENTS: dict[str, str] = {
-    "max_model_tokens": "max_model_len",
-    "block_size_tokens": "block_size",
-    "max_running_requests": "max_num_seqs",
-    "max_batched_tokens": "max_num_batched_tokens",
-    "prefix_caching": "enable_prefix_caching",
-    "tensor_parallel": "tensor_parallel_size",
-    "enforce_eager": "enforce_eager",
-}
-"""Fields of `spec.engine` that are one argument of vLLM's each."""
-
-_DTYPES = {
-    DataType.AUTO: "auto",
-    DataType.BFLOAT16: "bfloat16",
-    DataType.FLOAT16: "float16",
-    DataType.FLOAT32: "float32",
-}
 _LOG_LEVELS = {LogLevel.DEBUG: "DEBUG", LogLevel.INFO: "INFO", LogLevel.WARNING: "WARNING"}
-_QUANTIZATIONS = {Quantization.NONE: None, Quantization.FP8: "fp8"}
-
-
-def engine_arguments(pod: PodPart, *, model_folder: Path, on_cpu: bool) -> dict[str, Any]:
-    """vLLM's arguments for a pod part.
-
-    The KV cache is given in bytes, on GPU and CPU alike: index and embedder have taken theirs before.
-    """
-    arguments = {
-        "model": str(model_folder),
-        "served_model_name": pod.pipeline,
-        "load_format": "safetensors",
-        "trust_remote_code": False,
-        "dtype": _DTYPES[pod.generator.dtype],
-        "quantization": _QUANTIZATIONS[pod.generator.quantization],
-        "kv_cache_memory_bytes": pod.engine.kv_cache_mebibytes * MEBIBYTE,
-        "enable_log_requests": False,
-        **{argument: getattr(pod.engine, name) for name, argument in _ARGUMENTS.items()},
-    }
-    return arguments | ({"distributed_executor_backend": "uni"} if _is_one_process(pod, on_cpu) else {})
 
 
 def engine_environment(pod: PodPart, *, cores: int, is_local: bool, on_cpu: bool) -> dict[str, str]:
@@ -75,7 +43,7 @@ def engine_environment(pod: PodPart, *, cores: int, is_local: bool, on_cpu: bool
     }
     if is_local:
         environment |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
-    if _is_one_process(pod, on_cpu):
+    if is_one_process(pod, on_cpu):
         threads = max(1, min(pod.placement.cpu.cores, cores) - server_threads(pod))
         environment |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": str(threads)}
     return environment
@@ -93,14 +61,6 @@ def is_cpu_build() -> bool:
     except metadata.PackageNotFoundError:
         return False
     return True
-
-
-def _is_one_process(pod: PodPart, on_cpu: bool) -> bool:
-    """On the CPU vLLM would start a second process for its worker, which only adds a start and its memory.
-
-    The engine's core is a process of its own with or without that switch of vLLM's.
-    """
-    return on_cpu and pod.engine.tensor_parallel == 1
 
 
 def prepare(environment: Mapping[str, str]) -> None:
@@ -185,11 +145,11 @@ class VllmEngine:
             "version": vllm.__version__,
             "processes": self.process_ids(),
         }
+        if doubt := doubt_about(vllm.__version__):
+            said["doubt"] = doubt
         if self._llm is not None:
             config = self._llm.vllm_config
-            said["maxModelTokens"] = config.model_config.max_model_len
-            said["blockSizeTokens"] = config.cache_config.block_size
-            said["kvCacheBlocks"] = config.cache_config.num_gpu_blocks
+            said |= in_force(config)
             said["dtype"] = str(config.model_config.dtype).removeprefix("torch.")
             said["device"] = config.device_config.device_type
         return said
@@ -268,10 +228,21 @@ def _built(arguments: dict[str, Any]) -> tuple[Any, BaseException | None]:
             from vllm.engine.arg_utils import AsyncEngineArgs
             from vllm.v1.engine.async_llm import AsyncLLM
 
+            _check(arguments, [field.name for field in dataclasses.fields(AsyncEngineArgs)])
             return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments)), None
+        except StartError as error:
+            return None, error
         except Exception as error:
             cause = overheard.last_error() or error
             return None, StartError(Reason.START_FAILED, f"vLLM does not start: {cause}", final=False)
+
+
+def _check(arguments: Mapping[str, Any], known: Collection[str]) -> None:
+    """Said before the engine starts: an argument of another version is nothing that trying again could help."""
+    unknown = unknown_arguments(arguments, known)
+    if unknown:
+        text = f"vLLM {installed_version()} has no argument {', '.join(unknown)}: take it out of `engine.extraArgs`"
+        raise StartError(Reason.START_FAILED, text, final=True)
 
 
 def _sampling_params(sampling: Sampling) -> Any:

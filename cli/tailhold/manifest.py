@@ -1,0 +1,104 @@
+"""RagPipelines in files, checked as the API server checks them, without one."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from tailhold.rules import broken
+from tailhold_api import names
+from tailhold_api.codec import load
+from tailhold_api.spec import Spec
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+
+
+class ManifestError(Exception):
+    """What is wrong with a file, a line for each fault; for the user."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A RagPipeline that the API server would take."""
+
+    namespace: str
+    """Empty where the file leaves it to the context."""
+    name: str
+    spec: Spec
+    rebuild: str
+    """The value of the rebuild annotation."""
+
+
+def read_manifests(path: Path) -> tuple[Manifest, ...]:
+    """All RagPipelines of a file; other objects are passed over. Raises ManifestError with every fault of all."""
+    found = [each for each in _documents(path) if isinstance(each, dict) and each.get("kind") == names.KIND]
+    faults = [f"{path}: {_title(each)}{fault}" for each in found for fault in _faults(each)]
+    if faults:
+        raise ManifestError("\n".join(faults))
+    return tuple(map(_manifest, found))
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The file's one RagPipeline. Raises ManifestError."""
+    found = read_manifests(path)
+    if len(found) != 1:
+        named = ", ".join(each.name for each in found) or "none"
+        raise ManifestError(f"{path} must hold one {names.KIND}; there are {len(found)}: {named}")
+    return found[0]
+
+
+def lines_of(error: ValidationError) -> Iterator[str]:
+    """`field: what is wrong, got value` for each fault that pydantic found."""
+    for each in error.errors(include_url=False):
+        field = ".".join(str(part) for part in each["loc"])
+        shown = "" if each["type"] in ("missing", "extra_forbidden") else f", got {each['input']!r}"
+        yield f"{field}: {each['msg']}{shown}"
+
+
+def _documents(path: Path) -> list[Any]:
+    try:
+        return [each for each in yaml.safe_load_all(path.read_text()) if each is not None]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ManifestError(f"{path}: {error}") from error
+
+
+def _faults(document: Mapping[str, Any]) -> Iterator[str]:
+    if (version := document.get("apiVersion")) != names.API_VERSION:
+        yield f"apiVersion is {version!r}, allowed is {names.API_VERSION!r}"
+    yield from _metadata_faults(document.get("metadata"))
+    try:
+        spec = _spec(document)
+    except ValidationError as error:
+        yield from (f"spec.{line}" for line in lines_of(error))
+    else:
+        yield from broken(spec, "spec")
+
+
+def _metadata_faults(metadata: Any) -> Iterator[str]:
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        yield (
+            f"metadata.name is {name!r}: give up to 253 lower-case letters, digits, `-` and `.`, the first and last of"
+            " them a letter or digit"
+        )
+
+
+def _spec(document: Mapping[str, Any]) -> Spec:
+    return load(Spec, json.dumps(document.get("spec"), default=str))
+
+
+def _manifest(document: Mapping[str, Any]) -> Manifest:
+    metadata = document["metadata"]
+    rebuild = (metadata.get("annotations") or {}).get(names.ANNOTATION_REBUILD, "")
+    return Manifest(str(metadata.get("namespace") or ""), metadata["name"], _spec(document), str(rebuild))
+
+
+def _title(document: Mapping[str, Any]) -> str:
+    metadata = document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return f"{name}: " if isinstance(name, str) else ""

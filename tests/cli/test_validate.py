@@ -1,0 +1,42 @@
+"""`tailhold validate`: every fault of every file, before anything is applied."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import yaml
+from spec_examples import MINIMAL, merged
+from typer.testing import CliRunner
+
+from tailhold.main import app
+
+ROOT = Path(__file__).parents[2]
+
+
+def written(folder: Path, name: str, **change: Any) -> Path:
+    head = {"apiVersion": "tailhold.dev/v1alpha1", "kind": "RagPipeline", "metadata": {"name": name}}
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(head | {"spec": merged(copy.deepcopy(MINIMAL), change)}))
+    return path
+
+
+def test_the_example_is_in_order() -> None:
+    done = CliRunner().invoke(app, ["validate", str(ROOT / "examples" / "ragpipeline.yaml")])
+    assert (done.exit_code, "handbook: in order" in done.output) == (0, True)
+
+
+def test_every_fault_of_every_file_is_named(tmp_path: Path) -> None:
+    good = written(tmp_path, "good")
+    wrong = written(tmp_path, "wrong", retrieval={"topK": 0}, engine={"blockSizeTokens": "16"}, retrival={})
+    torn = written(tmp_path, "torn", engine={"maxModelTokens": 1000})
+    done = CliRunner().invoke(app, ["validate", str(wrong), str(good), str(torn), str(tmp_path / "none.yaml")])
+    assert done.exit_code == 1
+    assert "good: in order" in done.output
+    for word in ("wrong: spec.retrieval.topK", "spec.engine.blockSizeTokens", "spec.retrival", "none.yaml"):
+        assert word in done.output
+    assert "torn: spec.engine: `maxModelTokens` must be a multiple" in done.output
+
+
+def test_a_name_that_no_object_may_have_is_refused(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["validate", str(written(tmp_path, "Hand_Book"))])
+    assert (done.exit_code, "metadata.name" in done.output) == (1, True)
