@@ -1,6 +1,7 @@
 """The command line: each command imports only what it needs."""
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,14 @@ app = typer.Typer(
 )
 index_app = typer.Typer(help="Build and verify index snapshots.", no_args_is_help=True)
 app.add_typer(index_app, name="index")
+
+
+class Output(StrEnum):
+    """How a command prints."""
+
+    TEXT = "text"
+    JSON = "json"
+
 
 Name = Annotated[str, typer.Option(help="The local cluster's name; several can run side by side.")]
 
@@ -37,7 +46,7 @@ def main() -> None:
 
 def _is_users(error: Exception) -> bool:
     """Errors whose text is meant for the user: they name what is wrong and the next step."""
-    known = "LocalError CommandError NotReadyError AskError StartError ServeFailedError SnapshotRefused"
+    known = "LocalError CommandError ManifestError NotReadyError AskError StartError ServeFailedError SnapshotRefused"
     return type(error).__name__ in known.split()
 
 
@@ -148,6 +157,26 @@ def validate(
         else:
             print(f"{path}: {', '.join(each.name for each in found) or 'no RagPipeline'}: in order")
     sys.exit(faulty)
+
+
+@app.command()
+def plan(
+    file: Annotated[Path, typer.Option("-f", "--file", help="The manifest that you are about to apply.")],
+    against: Annotated[
+        Path | None, typer.Option(help="Compare with this file; without it, with the live object.")
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="Context of your kubeconfig; the current one without it.")] = None,
+    output: Annotated[Output, typer.Option("-o", "--output", help="For people, or for programs.")] = Output.TEXT,
+) -> None:
+    """Say what an edit will change and restart, the room it needs, and how to undo it. Nothing is applied."""
+    import json
+
+    from tailhold.plan import plan as run
+    from tailhold.plan import rendered
+    from tailhold.provision import user_target
+
+    said = run(file, against, None if against else user_target(context))
+    print(json.dumps(said, indent=2) if output is Output.JSON else "\n".join(rendered(said)))
 
 
 @app.command()

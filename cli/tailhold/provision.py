@@ -70,12 +70,18 @@ def _install_local(steps: Steps, cluster: Cluster, target: Target, *, full: bool
 
 def own_cluster(steps: Steps, context: str) -> Target:
     """Tailhold on the cluster of `context`, from the published images. Raises CommandError."""
-    target = Target(_program("kubectl"), _program("helm"), context=context)
+    _program("helm")
+    target = user_target(context)
     with steps.step(f"reaching {context}"):
         target.kubectl("version", "-o", "json", "--request-timeout", "10s")
     with steps.step("helm install tailhold"):
         install(target, CHART, {})
     return target
+
+
+def user_target(context: str | None) -> Target:
+    """The cluster of the user's own kubeconfig. Raises CommandError."""
+    return Target(_program("kubectl"), shutil.which("helm") or "helm", context=context)
 
 
 def _program(name: str) -> str:

@@ -1,0 +1,74 @@
+"""What an edit is said to do."""
+
+import json
+from typing import Any
+
+import pytest
+from spec_examples import MINIMAL, merged
+
+from tailhold_api.codec import load
+from tailhold_api.forecast import Outage, forecast
+from tailhold_api.spec import Spec
+
+
+def spec(**change: Any) -> Spec:
+    return load(Spec, json.dumps(merged(MINIMAL, change)))
+
+
+NOTHING = (False, False, False)
+EDITS: dict[str, tuple[dict[str, Any], tuple[bool, bool, bool]]] = {
+    "the same": ({}, NOTHING),
+    "a policy": ({"rollout": {"strategy": "Surge"}}, NOTHING),
+    "scaling": ({"replicas": 3}, NOTHING),
+    "what a build is given": ({"index": {"buildMillicores": 2000}}, NOTHING),
+    "a prompt": ({"prompt": {"system": "Be brief."}}, (False, False, True)),
+    "chunks": ({"corpus": {"chunking": {"maxTokens": 100}}}, (False, True, True)),
+    "a block size": ({"engine": {"blockSizeTokens": 64}}, (True, False, False)),
+    "the embedder": ({"embedder": {"queryPrefix": "query: "}}, (True, True, False)),
+}
+
+
+@pytest.mark.parametrize(("change", "expected"), EDITS.values(), ids=EDITS)
+def test_an_edit_makes_pods_index_or_content(change: dict[str, Any], expected: tuple[bool, bool, bool]) -> None:
+    found = forecast("docs", spec(), spec(**change), free=[8])
+    assert (found.new_pods, found.new_index, found.new_content) == expected
+    assert bool(found.changes) == bool(change)
+
+
+def test_the_rebuild_annotation_builds_and_restarts_nothing() -> None:
+    found = forecast("docs", spec(), spec(), free=None, rebuild=True)
+    assert (found.new_index, found.new_content, found.new_pods) == (True, True, False)
+
+
+ROOM: dict[str, tuple[str, int, list[int] | None, str | None, Outage | None]] = {
+    "room beside": ("Auto", 2, [1, 1], "Surge", Outage.NONE),
+    "for one of two": ("Auto", 2, [1, 0], "DrainFirst", Outage.FEWER_PODS),
+    "for none": ("Auto", 1, [0], "DrainFirst", Outage.UNTIL_READY),
+    "not known": ("Auto", 1, None, None, None),
+    "surge as asked": ("Surge", 1, [0], "Surge", Outage.NONE),
+    "drained as asked": ("DrainFirst", 2, [8], "DrainFirst", Outage.UNTIL_READY),
+}
+
+
+@pytest.mark.parametrize(("asked", "replicas", "free", "strategy", "outage"), ROOM.values(), ids=ROOM)
+def test_room_decides_the_strategy(
+    asked: str, replicas: int, free: list[int] | None, strategy: str | None, outage: Outage | None
+) -> None:
+    change = {"replicas": replicas, "rollout": {"strategy": asked}, "engine": {"blockSizeTokens": 64}}
+    found = forecast("docs", spec(replicas=replicas), spec(**change), free)
+    assert (found.strategy, found.outage) == (strategy, outage)
+    assert (found.gpus_for_all, found.gpus_beside) == (replicas, replicas)
+
+
+def test_a_pods_gpus_are_on_one_node() -> None:
+    pair = {"placement": {"gpu": {"count": 2}}}
+    found = forecast("docs", spec(**pair), spec(**pair, engine={"blockSizeTokens": 64}), free=[1, 1, 3])
+    assert (found.fitting, found.strategy) == (1, "Surge")
+    found = forecast("docs", spec(**pair), spec(**pair, engine={"blockSizeTokens": 64}), free=[1, 1])
+    assert (found.fitting, found.outage) == (0, Outage.UNTIL_READY)
+
+
+def test_a_first_one_replaces_nothing() -> None:
+    found = forecast("docs", None, spec(), free=[0])
+    assert (found.new_pods, found.new_index, found.strategy, found.gpus_beside) == (True, True, None, 0)
+    assert found.outage is Outage.NONE
