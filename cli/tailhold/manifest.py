@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from tailhold.rules import broken
 from tailhold_api import names
@@ -89,7 +89,28 @@ def _metadata_faults(metadata: Any) -> Iterator[str]:
 
 
 def _spec(document: Mapping[str, Any]) -> Spec:
-    return load(Spec, json.dumps(document.get("spec"), default=str))
+    return load(Spec, json.dumps(_without_nulls(Spec, document.get("spec")), default=str))
+
+
+def _without_nulls(kind: type[BaseModel], data: Any) -> Any:
+    """The API server drops a null where a field may be left out; so is done here."""
+    if isinstance(data, list):
+        return [_without_nulls(kind, each) for each in data]
+    if not isinstance(data, dict):
+        return data
+    fields = {field.alias or name: field for name, field in kind.model_fields.items()}
+    kept = {
+        name: each
+        for name, each in data.items()
+        if each is not None or name not in fields or fields[name].is_required()
+    }
+    return {name: _inner(fields[name].annotation, each) if name in fields else each for name, each in kept.items()}
+
+
+def _inner(annotation: Any, data: Any) -> Any:
+    options = (annotation, *getattr(annotation, "__args__", ()))
+    kind = next((each for each in options if isinstance(each, type) and issubclass(each, BaseModel)), None)
+    return _without_nulls(kind, data) if kind else data
 
 
 def _manifest(document: Mapping[str, Any]) -> Manifest:

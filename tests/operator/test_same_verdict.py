@@ -1,0 +1,177 @@
+"""`tailhold validate` and the API server say the same of every manifest, and refuse hundreds of wrong ones.
+
+Lax by nature, in the API server alone: null in a field that may be left out is dropped, unless the field is required.
+"""
+
+import copy
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from api_server import CRD, ApiServer
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+from worlds import spec
+
+from tailhold.manifest import ManifestError, read_manifests
+from tailhold_api import names
+from tailhold_operator.kinds import path_of
+
+Wrong = tuple[str, dict[str, Any]]
+SCHEMA = yaml.safe_load(CRD.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+COMPLETE = spec(
+    replicas=1,
+    corpus={
+        "sources": [{"name": "a", "configMap": {"name": "a"}}, {"name": "b", "pvc": {"claimName": "b"}}],
+        "chunking": {"maxTokens": 100, "overlapTokens": 10},
+    },
+)
+
+
+def leaves(schema: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """Every field below an object, blocks among them; what is inside of lists and maps is not entered."""
+    for name, child in schema.get("properties", {}).items():
+        yield (*path, name), child
+        yield from leaves(child, (*path, name))
+
+
+def wrong_values(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Values that a field of this schema may not have."""
+    kind = schema["type"]
+    yield from OF_ANOTHER_TYPE[kind].items()
+    if "minimum" in schema:
+        yield "too small", schema["minimum"] - 1
+    if "maximum" in schema:
+        yield "too large", schema["maximum"] + 1
+    if "multipleOf" in schema:
+        yield "no multiple", schema["multipleOf"] + 1
+    if "enum" in schema:
+        yield "no such word", "Ünbekannt"
+        yield "lower case", schema["enum"][0].lower()
+    if schema.get("minLength"):
+        yield "empty", ""
+    if "maxLength" in schema:
+        yield "too long", "x" * (schema["maxLength"] + 1)
+    if schema.get("minItems"):
+        yield "no entries", []
+
+
+OF_ANOTHER_TYPE: dict[str, dict[str, Any]] = {
+    "integer": {"text": "1", "half": 1.5, "true": True, "list": [1], "huge": 10**19},
+    "number": {"text": "0.5", "object": {}},
+    "string": {"number": 5, "object": {}, "true": True},
+    "boolean": {"text": "true", "number": 1},
+    "array": {"object": {"a": 1}, "text": "a"},
+    "object": {"list": [], "text": "a"},
+}
+
+
+def placed(path: tuple[str, ...], value: Any) -> dict[str, Any]:
+    """The complete spec with one field changed."""
+    out = copy.deepcopy(COMPLETE)
+    target = out
+    for step in path[:-1]:
+        target = target.setdefault(step, {})
+    target[path[-1]] = value
+    return out
+
+
+def wrong_specs() -> Iterator[Wrong]:
+    """One fault each."""
+    for path, schema in leaves(SCHEMA):
+        where = ".".join(path)
+        for name, value in wrong_values(schema):
+            yield f"{where} {name}", placed(path, value)
+        if "properties" in schema:
+            yield f"{where} unknown field", placed((*path, "tpoK"), 1)
+    for name in SCHEMA["required"]:
+        yield f"{name} missing", {key: value for key, value in COMPLETE.items() if key != name}
+        yield f"{name} null", COMPLETE | {name: None}
+
+
+WRONG = list(wrong_specs())
+
+
+def verdict_here(body: Any) -> bool:
+    """Whether `tailhold validate` takes it."""
+    head = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": {"name": "a"}}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.yaml"
+        path.write_text(yaml.safe_dump(head | {"spec": body}))
+        try:
+            return len(read_manifests(path)) == 1
+        except ManifestError:
+            return False
+
+
+@pytest.fixture(scope="module")
+def admin(api: ApiServer) -> Iterator[httpx.Client]:
+    with api.client() as client:
+        yield client
+
+
+def verdict_there(admin: httpx.Client, body: Any) -> tuple[bool, str]:
+    """Whether the API server takes it as kubectl sends it, and its words."""
+    head = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": {"name": "a", "namespace": "default"}}
+    query = {"dryRun": "All", "fieldValidation": "Strict"}
+    answer = admin.post(path_of(names.KIND, "default"), json=head | {"spec": body}, params=query)
+    return answer.is_success, answer.text
+
+
+def test_there_are_enough_wrong_ones() -> None:
+    assert len(WRONG) >= 200
+    print(f"{len(WRONG)} wrong manifests")
+
+
+def test_what_all_is_changed_from_is_right(admin: httpx.Client) -> None:
+    assert verdict_here(COMPLETE)
+    assert verdict_there(admin, COMPLETE)[0]
+
+
+def test_every_wrong_manifest_is_refused_by_both(admin: httpx.Client) -> None:
+    taken = [name for name, body in WRONG if verdict_here(body)]
+    assert taken == []
+    taken = [name for name, body in WRONG if verdict_there(admin, body)[0]]
+    assert taken == []
+
+
+@pytest.mark.parametrize("path", [path for path, _ in leaves(SCHEMA)], ids=".".join)
+def test_null_in_a_field_is_dropped_or_refused_by_both(admin: httpx.Client, path: tuple[str, ...]) -> None:
+    body = placed(path, None)
+    there, words = verdict_there(admin, body)
+    assert verdict_here(body) == there, words
+
+
+def values(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
+    """Values near the border of what a field may have, on both sides of it."""
+    wrong = [value for _, value in wrong_values(schema) if value != 10**19]
+    right: list[Any] = list(schema.get("enum", ()))
+    right += [schema[key] for key in ("default", "minimum", "maximum", "multipleOf") if key in schema]
+    return st.sampled_from([*right, *right, *wrong]) if right else st.sampled_from(wrong)
+
+
+PLAIN = [(path, schema) for path, schema in leaves(SCHEMA) if "properties" not in schema]
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> dict[str, Any]:
+    """The complete spec with a few fields changed, so that rules between them are met too."""
+    out = copy.deepcopy(COMPLETE)
+    for path, schema in draw(st.lists(st.sampled_from(PLAIN), min_size=1, max_size=4)):
+        target = out
+        for step in path[:-1]:
+            target = target.setdefault(step, {})
+        target[path[-1]] = draw(values(schema))
+    return out
+
+
+@given(body=specs())
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_both_say_the_same(admin: httpx.Client, body: dict[str, Any]) -> None:
+    there, words = verdict_there(admin, body)
+    event("taken" if there else "refused")
+    assert verdict_here(body) == there, words
