@@ -160,6 +160,20 @@ def validate(
 
 
 @app.command()
+def new(
+    profile: Annotated[str, typer.Argument(help="cpu, one-gpu, pinned-low-latency or long-context.")],
+    name: Annotated[str, typer.Option(help="The pipeline's name.")] = "docs",
+) -> None:
+    """Print a commented manifest to start from: `tailhold new one-gpu > ragpipeline.yaml`."""
+    from tailhold.profiles import render_profile
+
+    try:
+        print(render_profile(profile, name), end="")
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+@app.command()
 def plan(
     file: Annotated[Path, typer.Option("-f", "--file", help="The manifest that you are about to apply.")],
     against: Annotated[

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from worlds import spec
 
 from tailhold.manifest import ManifestError, read_manifests
+from tailhold.profiles import PROFILES, render_profile
 from tailhold_api import names
 from tailhold_operator.kinds import path_of
 
@@ -130,6 +131,12 @@ def test_there_are_enough_wrong_ones() -> None:
 def test_what_all_is_changed_from_is_right(admin: httpx.Client) -> None:
     assert verdict_here(COMPLETE)
     assert verdict_there(admin, COMPLETE)[0]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_profile_is_taken(admin: httpx.Client, profile: str) -> None:
+    taken, words = verdict_there(admin, yaml.safe_load(render_profile(profile, "a"))["spec"])
+    assert taken, words
 
 
 def test_every_wrong_manifest_is_refused_by_both(admin: httpx.Client) -> None:

@@ -1,0 +1,26 @@
+"""`tailhold new`: every profile is in order as it is printed."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tailhold.main import app
+from tailhold.manifest import read_manifest
+from tailhold.profiles import PROFILES
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profile_is_in_order_and_explains_itself(profile: str, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["new", profile, "--name", "legal"])
+    path = tmp_path / "legal.yaml"
+    path.write_text(done.output)
+    assert read_manifest(path).name == "legal"
+    assert done.output.startswith("# ")
+    assert "NAME" not in done.output
+
+
+def test_a_profile_that_there_is_not_names_those_that_there_are() -> None:
+    done = CliRunner().invoke(app, ["new", "tpu"])
+    assert done.exit_code == 2
+    assert "pinned-low-latency" in done.output
