@@ -9,6 +9,7 @@ from tailhold_api.codec import digest
 from tailhold_api.engine import Engine
 from tailhold_api.fields import FieldClass, Model, field_class, part
 from tailhold_api.placement import Placement
+from tailhold_api.pod import Pod
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
 from tailhold_api.sources import Corpus, IndexKind, Metric, SnapshotStore
 from tailhold_api.spec import Observability, Server, Spec
@@ -31,6 +32,8 @@ class PodPart(Model):
     """vLLM's settings."""
     placement: Placement = part(Placement)
     """Where the pod runs."""
+    pod: Pod = part(Pod)
+    """What the cluster's own rules ask of it."""
     server: Server = part(Server)
     """The serving program."""
     observability: Observability = part(Observability)
@@ -81,6 +84,7 @@ def pod_part(pipeline: str, spec: Spec) -> PodPart:
         embedder=spec.embedder,
         engine=spec.engine,
         placement=spec.placement,
+        pod=spec.pod,
         server=spec.server,
         observability=spec.observability,
         store=spec.index.store,

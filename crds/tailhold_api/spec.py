@@ -6,6 +6,7 @@ from typing import ClassVar
 from tailhold_api.engine import Engine
 from tailhold_api.fields import Model, Rule, part, policy, restart
 from tailhold_api.placement import Placement
+from tailhold_api.pod import Pod
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
 from tailhold_api.sources import Corpus, Index
 
@@ -138,6 +139,8 @@ class Spec(Model):
     """When a question is refused rather than queued."""
     placement: Placement = part(Placement)
     """Where a pod runs and what it owns there."""
+    pod: Pod = part(Pod)
+    """What the cluster's own rules ask of the serving pods."""
     rollout: Rollout = part(Rollout)
     """How a new revision replaces the one that serves."""
     server: Server = part(Server)

@@ -86,7 +86,12 @@ def _index(asked: Asked, building: Building, history: History, around: Around) -
     image = asked.spec.server.image or around.setup.image
     index = asked.spec.index
     means = JobMeans(
-        image, index.build_memory_mebibytes, index.build_millicores, index.keep_snapshots, history.snapshots_in_use()
+        image,
+        index.build_memory_mebibytes,
+        index.build_millicores,
+        index.keep_snapshots,
+        history.snapshots_in_use(),
+        asked.spec.pod.image_pull_secrets,
     )
     job = render_job(asked.build, asked.build_digest[:SHORT], around.identity, around.setup, means)
     return config.render_build_config(asked.build, around.identity), job

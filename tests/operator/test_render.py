@@ -11,11 +11,13 @@ from worlds import SETUP
 
 from tailhold_api import codec, names
 from tailhold_api.parts import SHORT
+from tailhold_api.pod import OWN_VARIABLES
 from tailhold_api.spec import Spec
 from tailhold_operator.kinds import Manifest
 from tailhold_operator.render import config, front
 from tailhold_operator.render.identity import Identity
 from tailhold_operator.render.index import JobMeans, render_job
+from tailhold_operator.render.pod import environment
 from tailhold_operator.render.quantity import mebibytes, millicores
 from tailhold_operator.render.server import render_deployment, render_template
 from tailhold_operator.render.setup import Setup
@@ -39,6 +41,7 @@ def rendered(case: str) -> list[Manifest]:
     index = spec.index
     image = spec.server.image or setup.image
     means = JobMeans(image, index.build_memory_mebibytes, index.build_millicores, index.keep_snapshots)
+    means = means._replace(pull_secrets=spec.pod.image_pull_secrets)
     return [
         front.render_account(identity),
         front.render_service(identity, part),
@@ -47,6 +50,11 @@ def rendered(case: str) -> list[Manifest]:
         render_job(asked.build, build, identity, setup, means),
         render_deployment(identity, part, render_template(asked.pod, identity, setup), spec.replicas),
     ]
+
+
+def test_no_variable_of_a_pod_is_one_that_a_spec_may_give() -> None:
+    ours = {each["name"] for each in environment(Identity("team", "a", "uid"), SETUP)}
+    assert {name for name in ours if not name.startswith("TAILHOLD_")} == set(OWN_VARIABLES)
 
 
 @pytest.mark.parametrize("case", CASES)

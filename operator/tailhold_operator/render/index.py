@@ -33,6 +33,7 @@ class JobMeans(NamedTuple):
     keep_snapshots: int
     pinned: tuple[str, ...] = ()
     """Snapshots that stay, whatever their age."""
+    pull_secrets: tuple[str, ...] = ()
 
 
 def render_job(part: BuildPart, build: str, identity: Identity, setup: Setup, means: JobMeans) -> Manifest:
@@ -56,7 +57,7 @@ def _template(part: BuildPart, build: str, identity: Identity, setup: Setup, mea
         "ports": [{"name": "internal", "containerPort": names.INTERNAL_PORT, "protocol": "TCP"}],
         "resources": _resources(means),
     }
-    spec = pod.pod_spec(setup, identity.child(), container, volumes) | {"restartPolicy": "Never"}
+    spec = pod.pod_spec(setup, identity.child(), container, volumes, means.pull_secrets) | {"restartPolicy": "Never"}
     labels = {**identity.labels(names.COMPONENT_INDEX), names.LABEL_BUILD: build}
     return {"metadata": {"labels": labels}, "spec": spec}
 

@@ -75,7 +75,9 @@ def container_security() -> Manifest:
     }
 
 
-def pod_spec(setup: Setup, account: str, container: Manifest, volumes: list[Manifest]) -> Manifest:
+def pod_spec(
+    setup: Setup, account: str, container: Manifest, volumes: list[Manifest], pull_secrets: Iterable[str] = ()
+) -> Manifest:
     """A pod as the Pod Security level "restricted" wants it, with neither token nor Service variables."""
     spec: Manifest = {
         "automountServiceAccountToken": False,
@@ -85,8 +87,9 @@ def pod_spec(setup: Setup, account: str, container: Manifest, volumes: list[Mani
         "serviceAccountName": account,
         "volumes": volumes + [dict(each) for each in setup.volumes],
     }
-    if setup.pull_secrets:
-        spec["imagePullSecrets"] = [{"name": name} for name in setup.pull_secrets]
+    secrets = dict.fromkeys((*setup.pull_secrets, *pull_secrets))
+    if secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in secrets]
     return spec
 
 

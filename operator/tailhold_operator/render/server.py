@@ -5,6 +5,7 @@ import math
 from tailhold_api import codec, names
 from tailhold_api.parts import SHORT, PodPart
 from tailhold_api.placement import Cpu, Gpu, Placement, Toleration
+from tailhold_api.pod import Pod
 from tailhold_operator.kinds import Manifest
 from tailhold_operator.render import pod
 from tailhold_operator.render.identity import Identity
@@ -27,11 +28,13 @@ def render_template(part: PodPart, identity: Identity, setup: Setup) -> Manifest
     image = part.server.image or setup.image
     args = ["serve", "--pod", names.POD_PART_PATH, "--content", names.CONTENT_PATH]
     container = pod.container(CONTAINER, image, setup, args, mounts) | _life(part)
-    container |= {"env": pod.environment(identity, setup), "resources": resources(part.placement)}
-    spec = pod.pod_spec(setup, identity.child(), container, volumes) | _where(part.placement)
+    container |= {"env": _variables(part.pod, identity, setup), "resources": resources(part.placement)}
+    spec = pod.pod_spec(setup, identity.child(), container, volumes, part.pod.image_pull_secrets)
+    spec |= _where(part.placement) | _cluster_rules(part.pod, identity, digest[:SHORT])
     spec["terminationGracePeriodSeconds"] = _PRE_STOP_SECONDS + part.server.drain_seconds + _GRACE_SECONDS
-    labels = {**identity.labels(names.COMPONENT_SERVER), names.LABEL_POD_PART: digest[:SHORT]}
-    return {"metadata": {"labels": labels}, "spec": spec}
+    labels = {**part.pod.labels, **identity.labels(names.COMPONENT_SERVER), names.LABEL_POD_PART: digest[:SHORT]}
+    annotations = {"annotations": dict(part.pod.annotations)} if part.pod.annotations else {}
+    return {"metadata": {"labels": labels, **annotations}, "spec": spec}
 
 
 def render_deployment(identity: Identity, pod_part: str, template: Manifest, replicas: int) -> Manifest:
@@ -115,6 +118,23 @@ def _where(placement: Placement) -> Manifest:
     if placement.runtime_class_name:
         where["runtimeClassName"] = placement.runtime_class_name
     return where
+
+
+def _variables(rules: Pod, identity: Identity, setup: Setup) -> list[Manifest]:
+    """The pipeline's own take the place of the operator's settings of the same name."""
+    given = [*pod.environment(identity, setup), *(each.model_dump(by_alias=True) for each in rules.env)]
+    return list({each["name"]: each for each in given}.values())
+
+
+def _cluster_rules(rules: Pod, identity: Identity, short: str) -> Manifest:
+    found: Manifest = {}
+    if rules.priority_class_name:
+        found["priorityClassName"] = rules.priority_class_name
+    if rules.spread:
+        selector = {"matchLabels": identity.selector(**{names.LABEL_POD_PART: short})}
+        spread = (each.model_dump(mode="json", by_alias=True) for each in rules.spread)
+        found["topologySpreadConstraints"] = [each | {"labelSelector": selector} for each in spread]
+    return found
 
 
 def _toleration(toleration: Toleration) -> Manifest:
