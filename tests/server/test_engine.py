@@ -58,17 +58,8 @@ def key() -> OKPKey:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory, key: OKPKey) -> Iterator[ServerProcess]:
     """`tailhold serve` of a manifest, for all tests here; the last of them kills its engine."""
-    folder = tmp_path_factory.mktemp("engine")
-    claims, maps = folder / "claims", folder / "configmaps" / "notes"
-    claims.mkdir()
-    maps.mkdir(parents=True)
-    (claims / "models").symlink_to(ensure_models(cache_folder())[0].parent)
-    for name, text in NOTES.items():
-        (maps / name).write_text(text)
+    folder = _prepared(tmp_path_factory.mktemp("engine"), SPEC)
     (folder / "key.json").write_text(json.dumps(key.as_dict(private=False)))
-    document = {"apiVersion": "tailhold.dev/v1alpha1", "kind": "RagPipeline", "metadata": {"name": "notes"}}
-    (folder / "pipeline.yaml").write_text(yaml.safe_dump({**document, "spec": SPEC}))
-    (folder / "termination-log").touch()
     program = _start(folder)
     try:
         program.wait_until(lambda: program.status("/readyz") == 200 or _ended(program), 600)
@@ -77,6 +68,19 @@ def server(tmp_path_factory: pytest.TempPathFactory, key: OKPKey) -> Iterator[Se
         if program.process.poll() is None:
             program.process.terminate()
             program.process.wait(30)
+
+
+def _prepared(folder: Path, spec: dict[str, Any]) -> Path:
+    claims, maps = folder / "claims", folder / "configmaps" / "notes"
+    claims.mkdir()
+    maps.mkdir(parents=True)
+    (claims / "models").symlink_to(ensure_models(cache_folder())[0].parent)
+    for name, text in NOTES.items():
+        (maps / name).write_text(text)
+    document = {"apiVersion": "tailhold.dev/v1alpha1", "kind": "RagPipeline", "metadata": {"name": "notes"}}
+    (folder / "pipeline.yaml").write_text(yaml.safe_dump({**document, "spec": spec}))
+    (folder / "termination-log").touch()
+    return folder
 
 
 def _start(folder: Path) -> ServerProcess:
@@ -267,3 +271,39 @@ def test_an_engine_killed_is_seen_and_ends_the_server(server: ServerProcess, cli
     asked.join(10)
     assert '"error":{"message"' in ends[0]
     assert termination(server)["reason"] == "NotReady"
+
+
+def test_seldom_used_fields_are_in_force(tmp_path: Path) -> None:
+    """A cache of a given size, guessed tokens, no compilation, an argument without a field; with vLLM's own word."""
+    engine = {
+        "enforceEager": False,
+        "kvBlocks": 100,
+        "maxRunningRequests": 4,
+        "maxBatchedTokens": 512,
+        "compile": {"mode": "None"},
+        "speculative": {"method": "NGram"},
+        "extraArgs": {"max_logprobs": "5"},
+    }
+    folder = _prepared(tmp_path, SPEC | {"engine": SPEC["engine"] | engine})
+    program = _start(folder)
+    try:
+        program.wait_until(lambda: program.status("/readyz") == 200 or _ended(program), 300)
+        told = httpx.get(f"{program.internal_url}/v1/tuning", trust_env=False).json()["engine"]
+        asked = {"kvBlocks": 100, "maxRunningRequests": 4, "maxBatchedTokens": 512, "enforceEager": False}
+        assert asked.items() <= told.items()
+        client = OpenAI(base_url=f"{program.url}/v1", api_key="none", max_retries=0, timeout=120)
+        answer = client.chat.completions.create(model="notes", messages=said("When does it close?"), max_tokens=16)
+        assert answer.choices[0].message.content
+        assert "spec_decode_num_drafts" in httpx.get(f"{program.internal_url}/metrics", trust_env=False).text
+    finally:
+        program.process.terminate()
+        program.process.wait(60)
+
+
+def test_an_argument_that_vllm_does_not_know_ends_the_start_and_is_named(tmp_path: Path) -> None:
+    folder = _prepared(tmp_path, SPEC | {"engine": SPEC["engine"] | {"extraArgs": {"swap_space": "4"}}})
+    program = _start(folder)
+    assert program.process.wait(120) == 2
+    ending = json.loads(program.termination_log.read_text())
+    assert ending["reason"] == "StartFailed"
+    assert "has no argument swap_space" in ending["message"]
