@@ -18,6 +18,20 @@ from tailhold_api.spec import Spec
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
+class _OnceLoader(yaml.SafeLoader):
+    """Refuses a key that is given twice, as kubectl does: the first one would be lost without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """As YAML says it, but for the second of two like keys."""
+        seen = set[str]()
+        for key, _ in node.value:
+            name = str(key.value)
+            if name in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"{name!r} is given twice", key.start_mark)
+            seen.add(name)
+        return super().construct_mapping(node, deep)
+
+
 class ManifestError(Exception):
     """What is wrong with a file, a line for each fault; for the user."""
 
@@ -62,7 +76,7 @@ def lines_of(error: ValidationError) -> Iterator[str]:
 
 def _documents(path: Path) -> list[Any]:
     try:
-        return [each for each in yaml.safe_load_all(path.read_text()) if each is not None]
+        return [each for each in yaml.load_all(path.read_text(), _OnceLoader) if each is not None]
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ManifestError(f"{path}: {error}") from error
 

@@ -40,3 +40,10 @@ def test_every_fault_of_every_file_is_named(tmp_path: Path) -> None:
 def test_a_name_that_no_object_may_have_is_refused(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["validate", str(written(tmp_path, "Hand_Book"))])
     assert (done.exit_code, "metadata.name" in done.output) == (1, True)
+
+
+def test_a_key_that_is_given_twice_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, "twice")
+    path.write_text(path.read_text() + "  replicas: 1\n  replicas: 2\n")
+    done = CliRunner().invoke(app, ["validate", str(path)])
+    assert (done.exit_code, "'replicas' is given twice" in done.output) == (1, True)
