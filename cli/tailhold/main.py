@@ -155,7 +155,8 @@ def validate(
             faulty = True
             print(error, file=sys.stderr)
         else:
-            print(f"{path}: {', '.join(each.name for each in found) or 'no RagPipeline'}: in order")
+            faulty = faulty or not found
+            print(f"{path}: {', '.join(each.name for each in found)}: in order" if found else f"{path}: no RagPipeline")
     sys.exit(faulty)
 
 

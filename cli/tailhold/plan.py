@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from tailhold_api import names
 from tailhold_api.codec import load_lenient
 from tailhold_api.fields import FieldClass
 from tailhold_api.forecast import Forecast, Outage, forecast
+from tailhold_api.parts import SHORT
 from tailhold_api.placement import Placement
 from tailhold_api.spec import Spec
 from tailhold_api.status import Status
@@ -21,6 +23,24 @@ EFFECTS = {
     FieldClass.LIVE: "reaches the running pods",
     FieldClass.POLICY: "acts in the operator alone",
 }
+
+
+@dataclass(frozen=True)
+class Spared:
+    """A live pipeline, and what of it an edit does not end."""
+
+    uid: str
+    stable: str
+    """Short digest of the pod part that serves; a candidate beside it makes way for the next one."""
+
+    def ends(self, pod: Mapping[str, Any]) -> bool:
+        """Whether a pod is of a candidate that the edit supersedes."""
+        labels = pod.get("metadata", {}).get("labels") or {}
+        ours = bool(self.uid) and labels.get(names.LABEL_PIPELINE_UID) == self.uid
+        return ours and labels.get(names.LABEL_POD_PART, self.stable) != self.stable
+
+
+NOT_LIVE = Spared("", "")
 
 
 def plan(new: Path, against: Path | None, target: Target | None) -> dict[str, Any]:
@@ -37,16 +57,20 @@ def plan(new: Path, against: Path | None, target: Target | None) -> dict[str, An
     old = load_lenient(Spec, live["spec"]) if live else None
     status = load_lenient(Status, live.get("status") or {}) if live else Status()
     try:
-        return described(wanted, old, free_gpus(target, wanted.spec.placement), status, "")
+        spared = _spared(live or {}, status)
+        return described(wanted, old, free_gpus(target, wanted.spec.placement, spared), status, "", live=True)
     except CommandError as error:
-        return described(wanted, old, None, status, str(error))
+        return described(wanted, old, None, status, str(error), live=True)
 
 
 def described(
-    wanted: Manifest, old: Spec | None, free: Sequence[int] | None, status: Status, unknown: str
+    wanted: Manifest, old: Spec | None, free: Sequence[int] | None, status: Status, unknown: str, *, live: bool = False
 ) -> dict[str, Any]:
-    """A forecast with all that is said about it; `unknown` is why free GPUs are not known."""
-    found = forecast(wanted.name, old, wanted.spec, free)
+    """A forecast with all that is said about it; `unknown` is why free GPUs are not known.
+
+    Of a `live` object the status says whether anything serves; of a file it is taken that it does.
+    """
+    found = forecast(wanted.name, old, wanted.spec, free, serves=not live or status.stable is not None)
     return {
         "pipeline": wanted.name,
         "isNew": old is None,
@@ -84,20 +108,23 @@ def rendered(said: Mapping[str, Any]) -> Iterator[str]:
     yield f"memory that all pods ask for: {said['memoryMebibytesOfAllPods']} MiB"
 
 
-def free_gpus(target: Target, placement: Placement) -> tuple[int, ...] | None:
+def free_gpus(target: Target, placement: Placement, spared: Spared) -> tuple[int, ...] | None:
     """Free GPUs of each node that takes pods and has the labels of `placement`. Raises CommandError."""
     if not placement.gpu.count:
         return None
     nodes, pods = target.get("nodes"), target.get("pods", "--all-namespaces")
-    return count_free(nodes or {}, pods or {}, placement)
+    return count_free(nodes or {}, pods or {}, placement, spared)
 
 
-def count_free(nodes: Mapping[str, Any], pods: Mapping[str, Any], placement: Placement) -> tuple[int, ...]:
-    """From the lists as the API server gives them."""
+def count_free(
+    nodes: Mapping[str, Any], pods: Mapping[str, Any], placement: Placement, spared: Spared = NOT_LIVE
+) -> tuple[int, ...]:
+    """From the lists as the API server gives them. Pods that the edit ends anyway hold nothing."""
     resource, used = placement.gpu.resource_name, dict[str, int]()
     for pod in pods.get("items") or ():
         node = (pod.get("spec") or {}).get("nodeName")
-        if node and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+        over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        if node and not over and not spared.ends(pod):
             used[node] = used.get(node, 0) + _asked(pod, resource)
     fitting = [each for each in nodes.get("items") or () if _takes_pods(each, placement)]
     return tuple(max(0, _allocatable(each, resource) - used.get(each["metadata"]["name"], 0)) for each in fitting)
@@ -136,6 +163,8 @@ def _summary(found: Forecast, is_new: bool, status: Status) -> Iterator[str]:
 def _pods(found: Forecast, status: Status) -> str:
     if not found.new_pods:
         return "no pod is restarted"
+    if not found.strategy and found.outage is Outage.NONE:
+        return "new pods; none serves yet"
     strategy = f"new pods, strategy {found.strategy.value}: " if found.strategy else "new pods: "
     last = f"; the last start took {round(sum(status.phases.values()) / 1000)} s" if status.phases else ""
     match found.outage:
@@ -147,6 +176,11 @@ def _pods(found: Forecast, status: Status) -> str:
             return f"{strategy}an outage from the stop of the old pods until the new ones are ready{last}"
         case None:
             return f"{strategy}no outage where they have room beside the old ones, else one until they are ready{last}"
+
+
+def _spared(live: Mapping[str, Any], status: Status) -> Spared:
+    stable = status.stable.pod_digest[:SHORT] if status.stable else ""
+    return Spared(str((live.get("metadata") or {}).get("uid", "")), stable)
 
 
 def _plain(value: Any) -> Any:

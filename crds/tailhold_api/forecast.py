@@ -45,13 +45,22 @@ class Forecast:
 
 
 def forecast(
-    pipeline: str, old: Spec | None, new: Spec, free: Sequence[int] | None, *, rebuild: bool = False
+    pipeline: str,
+    old: Spec | None,
+    new: Spec,
+    free: Sequence[int] | None,
+    *,
+    rebuild: bool = False,
+    serves: bool = True,
 ) -> Forecast:
-    """Compare two specs. `free` are the free GPUs of each node that fits; None where that is not known."""
+    """Compare two specs. `free` are the free GPUs of each node that fits; None where that is not known.
+
+    With `serves` false no pod answers yet, and none can be missed.
+    """
     new_pods = old is None or digest(pod_part(pipeline, old)) != digest(pod_part(pipeline, new))
     new_index = old is None or rebuild or digest(build_part(old)) != digest(build_part(new))
     content = old is not None and digest(content_part(old, _ANY)) != digest(content_part(new, _ANY))
-    each, replaced = new.placement.gpu.count, new.replicas if new_pods and old is not None else 0
+    each, replaced = new.placement.gpu.count, new.replicas if new_pods and old is not None and serves else 0
     fitting = _fitting(each, new.replicas, free) if new_pods else None
     strategy = _strategy(new.rollout.strategy, new.replicas, fitting) if replaced else None
     return Forecast(

@@ -52,10 +52,13 @@ def _served(before: Status, after: Status) -> Iterator[Happening]:
 
 
 def _failed(before: Status, after: Status) -> Iterator[Happening]:
+    stalled = _find(after, ConditionType.STALLED)
+    if stalled is None or stalled.reason == Reason.PAUSED:
+        return
     for kind, reason in _WARNINGS.items():
         now, then = _find(after, kind), _find(before, kind)
-        if now is None or now.status != "False" or not _is_stalled(after):
-            continue
+        if now is None or now.status != "False" or now.reason != stalled.reason:
+            continue  # it holds, or waits for what fails elsewhere
         if then is None or (then.status, then.reason) != (now.status, now.reason):
             yield Happening(reason, f"{now.reason}: {now.message}", f"{now.reason}{now.observed_generation}", True)
             return
@@ -66,11 +69,6 @@ _WARNINGS = {
     ConditionType.INDEX_LOADED: "IndexFailed",
     ConditionType.ROLLED_OUT: "RevisionFailed",
 }
-
-
-def _is_stalled(status: Status) -> bool:
-    stalled = _find(status, ConditionType.STALLED)
-    return stalled is not None and stalled.reason != Reason.PAUSED
 
 
 def _find(status: Status, kind: ConditionType) -> Condition | None:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tailhold.main import app
 from tailhold.manifest import read_manifest
-from tailhold.plan import count_free, described, rendered
+from tailhold.plan import Spared, count_free, described, rendered
 from tailhold_api.placement import Placement
 from tailhold_api.status import Status
 
@@ -63,3 +63,21 @@ def test_free_gpus_are_counted_where_pods_may_go() -> None:
     pods = {"items": [pod("a", 1), pod("a", 1, "Succeeded"), pod("d", 2), {"spec": {"containers": []}}]}
     assert count_free(nodes, pods, Placement()) == (3, 0)
     assert count_free(nodes, pods, Placement(node_selector={"pool": "d"})) == (0,)
+
+
+def test_a_candidate_that_the_edit_supersedes_holds_nothing() -> None:
+    """The recovery of a failed change is when one trusts the forecast most."""
+    labels = {"tailhold.dev/pipeline-uid": "u", "tailhold.dev/pod-part": "bad"}
+    candidate = pod("a", 1) | {"metadata": {"labels": labels}}
+    stable = pod("a", 1) | {"metadata": {"labels": labels | {"tailhold.dev/pod-part": "good"}}}
+    lists = {"items": [node("a", 2)]}, {"items": [candidate, stable]}
+    assert count_free(*lists, Placement()) == (0,)
+    assert count_free(*lists, Placement(), Spared("u", "good")) == (1,)
+    assert count_free(*lists, Placement(), Spared("other", "good")) == (0,)
+
+
+def test_where_nothing_serves_nothing_is_promised(tmp_path: Path) -> None:
+    old, new = written(tmp_path, "old"), written(tmp_path, "new", engine={"blockSizeTokens": 64})
+    said = described(read_manifest(new), read_manifest(old).spec, (0,), Status(), "", live=True)
+    assert (said["strategy"], said["outage"]) == (None, "None")
+    assert "new pods; none serves yet" in said["summary"]

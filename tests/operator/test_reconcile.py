@@ -307,6 +307,8 @@ class TestRollout:
         served.run(seconds=120)
         assert served.condition("ModelLoaded") == ("False", "ModelNotFound")
         assert served.condition("IndexLoaded") == ("False", "WaitingForPods")
+        warned = {each["reason"] for each in served.cluster.of_kind("Event") if each["type"] == "Warning"}
+        assert warned == {"RevisionFailed"}
         assert served.condition("Ready") == ("False", "ModelNotFound")
         assert served.condition("RolledOut") == ("False", "ModelNotFound")
         assert "models/big" in served.described("Ready")["message"]
