@@ -100,6 +100,9 @@ def _metadata_faults(metadata: Any) -> Iterator[str]:
             f"metadata.name is {name!r}: give up to 253 lower-case letters, digits, `-` and `.`, the first and last of"
             " them a letter or digit"
         )
+    annotations = (metadata.get("annotations") or {}) if isinstance(metadata, dict) else {}
+    if not isinstance(annotations, dict) or not all(isinstance(each, str) for each in annotations.values()):
+        yield f"metadata.annotations is {annotations!r}: give names with text, numbers in quotes"
 
 
 def _spec(document: Mapping[str, Any]) -> Spec:

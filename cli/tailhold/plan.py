@@ -50,27 +50,38 @@ def plan(new: Path, against: Path | None, target: Target | None) -> dict[str, An
     """
     wanted = read_manifest(new)
     if against:
-        return described(wanted, read_manifest(against).spec, None, Status(), "")
+        before = read_manifest(against)
+        return described(wanted, before.spec, None, Status(), "", rebuild=wanted.rebuild != before.rebuild)
     if target is None:
         return described(wanted, None, None, Status(), "")
     live = target.get(names.PLURAL, wanted.name, *_namespaced(wanted))
     old = load_lenient(Spec, live["spec"]) if live else None
     status = load_lenient(Status, live.get("status") or {}) if live else Status()
+    marks = ((live or {}).get("metadata") or {}).get("annotations") or {}
+    rebuild = wanted.rebuild != marks.get(names.ANNOTATION_REBUILD, "")
     try:
         spared = _spared(live or {}, status)
-        return described(wanted, old, free_gpus(target, wanted.spec.placement, spared), status, "", live=True)
+        free = free_gpus(target, wanted.spec.placement, spared)
+        return described(wanted, old, free, status, "", live=True, rebuild=rebuild)
     except CommandError as error:
-        return described(wanted, old, None, status, str(error), live=True)
+        return described(wanted, old, None, status, str(error), live=True, rebuild=rebuild)
 
 
 def described(
-    wanted: Manifest, old: Spec | None, free: Sequence[int] | None, status: Status, unknown: str, *, live: bool = False
+    wanted: Manifest,
+    old: Spec | None,
+    free: Sequence[int] | None,
+    status: Status,
+    unknown: str,
+    *,
+    live: bool = False,
+    rebuild: bool = False,
 ) -> dict[str, Any]:
     """A forecast with all that is said about it; `unknown` is why free GPUs are not known.
 
     Of a `live` object the status says whether anything serves; of a file it is taken that it does.
     """
-    found = forecast(wanted.name, old, wanted.spec, free, serves=not live or status.stable is not None)
+    found = forecast(wanted.name, old, wanted.spec, free, rebuild=rebuild, serves=not live or status.stable is not None)
     return {
         "pipeline": wanted.name,
         "isNew": old is None,

@@ -81,3 +81,11 @@ def test_where_nothing_serves_nothing_is_promised(tmp_path: Path) -> None:
     said = described(read_manifest(new), read_manifest(old).spec, (0,), Status(), "", live=True)
     assert (said["strategy"], said["outage"]) == (None, "None")
     assert "new pods; none serves yet" in said["summary"]
+
+
+def test_a_new_rebuild_annotation_builds(tmp_path: Path) -> None:
+    old, new = written(tmp_path, "old"), written(tmp_path, "new")
+    new.write_text(new.read_text().replace("name: docs", "name: docs\n  annotations: {tailhold.dev/rebuild: again}", 1))
+    done = CliRunner().invoke(app, ["plan", "-f", str(new), "--against", str(old), "-o", "json"])
+    said = json.loads(done.output)
+    assert (said["newIndex"], said["newPods"]) == (True, False)

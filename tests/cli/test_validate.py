@@ -47,3 +47,11 @@ def test_a_key_that_is_given_twice_is_refused(tmp_path: Path) -> None:
     path.write_text(path.read_text() + "  replicas: 1\n  replicas: 2\n")
     done = CliRunner().invoke(app, ["validate", str(path)])
     assert (done.exit_code, "'replicas' is given twice" in done.output) == (1, True)
+
+
+def test_annotations_that_are_no_text_are_named(tmp_path: Path) -> None:
+    for wrong in ("[a]", "{tailhold.dev/rebuild: 2}"):
+        path = written(tmp_path, "marks")
+        path.write_text(path.read_text().replace("name: marks", f"name: marks\n  annotations: {wrong}", 1))
+        done = CliRunner().invoke(app, ["validate", str(path)])
+        assert (done.exit_code, "metadata.annotations" in done.output) == (1, True)
