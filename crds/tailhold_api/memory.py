@@ -21,7 +21,7 @@ _SCORES = 1 << 24
 """Scores of exact search that are held at once."""
 _GRAPH_MEBIBYTES = 512
 _CARD_PROGRAM_MEBIBYTES = 1024
-_HOST_PROGRAM_MEBIBYTES = {True: 4096, False: 2048}
+_HOST_PROGRAM_MEBIBYTES = {True: 3584, False: 2304}
 """Code and heap of both processes: with CUDA's libraries, and with the CPU build. docs/explanation/memory.md says how
 they were measured."""
 
@@ -166,12 +166,12 @@ def _one_request(spec: Spec, model: GeneratorFacts) -> Line:
 
 
 def _activations(spec: Spec, model: GeneratorFacts) -> Line:
-    """The most that one step holds: hidden states and the feed-forward part of all tokens, twice, and scores of all
-    words in float32 for one token of each request, with their copies while they are sorted. Held against the real
-    engine in docs/explanation/memory.md."""
+    """The most that one step holds: hidden states and the feed-forward part of all tokens, and float32 scores of all
+    words for one token of each request, with their copies while they are sorted. docs/explanation/memory.md holds it
+    against the real engine."""
     engine = spec.engine
     size = _BYTES.get(_dtype(spec, model), 2)
-    wide = 8 * model.hidden + 6 * model.intermediate / engine.tensor_parallel
+    wide = 5 * model.hidden + 4 * model.intermediate / engine.tensor_parallel
     states = engine.max_batched_tokens * wide * size
     words = engine.max_running_requests * model.vocabulary * _FLOAT32 * 3
     how = f"a step of {engine.max_batched_tokens:,} tokens, {engine.max_running_requests:,} requests"

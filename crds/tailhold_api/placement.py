@@ -79,7 +79,8 @@ class Placement(Model):
     memory_mebibytes: int = restart(8192, ge=512, le=16777216)
     """Request and limit of the pod's memory: weights on the host, index on the CPU, shared memory and caches in it."""
     shared_memory_mebibytes: int = restart(1024, ge=64, le=1048576)
-    """Size of /dev/shm, counted within `memoryMebibytes`. The engine's processes talk through it."""
+    """Size of /dev/shm, counted within `memoryMebibytes`. The engine's processes talk through it. What
+    `engine.kvOffloadMebibytes` asks for is added to it: vLLM keeps those blocks there."""
     cache_mebibytes: int = restart(8192, ge=128, le=1048576)
     """Size limit of the volume for HOME and all caches: the root file system is read-only."""
     node_selector: dict[str, str] = restart({}, max_length=32)

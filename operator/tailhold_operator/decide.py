@@ -18,7 +18,7 @@ from tailhold_operator.inspecting import Inspecting, judged, proven
 from tailhold_operator.inspecting import assess as assess_inspection
 from tailhold_operator.observe import Pod, Seen, inspections_of, jobs_of, pods_of
 from tailhold_operator.parsing import read_history, read_spec, rebuild_mark
-from tailhold_operator.plan import Apply, Delete, plan
+from tailhold_operator.plan import Apply, Delete, Merge, plan
 from tailhold_operator.render.config import ANNOTATION_DIGEST
 from tailhold_operator.render.front import served_part
 from tailhold_operator.revisions import Asked, Target, asked_for, content_by_digest, noted, target_of
@@ -42,7 +42,7 @@ class Push:
 class Decision:
     """What is to be done, and what is to be said."""
 
-    writes: tuple[Apply | Delete, ...]
+    writes: tuple[Apply | Merge | Delete, ...]
     pushes: tuple[Push, ...]
     history: History
     findings: Findings
@@ -232,7 +232,7 @@ def _paused(decision: Decision) -> Decision:
     return _without_acts(decision, findings)
 
 
-def _is_note(write: Apply | Delete) -> bool:
+def _is_note(write: Apply | Merge | Delete) -> bool:
     """Whether a write only remembers something."""
     return isinstance(write, Apply) and write.manifest["metadata"]["name"].endswith("-history")
 

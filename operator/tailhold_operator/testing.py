@@ -81,12 +81,12 @@ class FakeCluster:
             raise ConflictError(f"{ref}: another object of the name is there")
         self._write(f"apply {ref}", lambda: self.put(manifest))
 
-    async def label(self, ref: Ref, uid: str, labels: Mapping[str, str]) -> None:
-        """Put labels on an object."""
+    async def merge(self, ref: Ref, uid: str, change: Manifest) -> None:
+        """Change of an object only what is named; a null takes away."""
         found = self.objects.get(ref)
         if found is None or uid_of(found) != uid:
             raise ConflictError(f"{ref}: another object of the name is there")
-        self._write(f"label {ref}", lambda: found["metadata"].setdefault("labels", {}).update(labels))
+        self._write(f"merge {ref}", lambda: merged(found, change))
 
     async def delete(self, ref: Ref, uid: str) -> None:
         """Take an object away, and at once what hangs on it."""
@@ -152,6 +152,17 @@ class FakeCluster:
         self.interrupt(len(self.writes) - 1, "after")
 
 
+def merged(found: Manifest, change: Mapping[str, Any]) -> None:
+    """Patch in place as RFC 7386 has it."""
+    for key, value in change.items():
+        if value is None:
+            found.pop(key, None)
+        elif isinstance(value, Mapping):
+            merged(found.setdefault(key, {}), value)
+        else:
+            found[key] = value
+
+
 @dataclass
 class Fate:
     """How pods of a kind fare."""
@@ -187,8 +198,14 @@ class FakeControllers:
             self._scale(deployment, int(deployment["spec"]["replicas"]))
         for job in self.cluster.of_kind("Job"):
             self._scale(job, 1)
-            if self.inspects if label_of(job, names.LABEL_INSPECTION) else self.builds:
+            if self._ends(job):
                 self._finish(job)
+
+    def _ends(self, job: Manifest) -> bool:
+        """An inspection that fails is tried again by kubelet, in the same pod, and never ends."""
+        if label_of(job, names.LABEL_INSPECTION):
+            return self.inspects and not self.fate(job).exit_code
+        return self.builds
 
     def _scale(self, owner: Manifest, replicas: int) -> None:
         own = [pod for pod in self.cluster.of_kind("Pod") if is_owned_by(pod, uid_of(owner))]

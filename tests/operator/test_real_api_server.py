@@ -92,9 +92,13 @@ class Place:
     async def quiet(self) -> dict[str, str]:
         """Versions once the controllers around have written what they had to."""
         before: dict[str, str] = {}
-        while before != (before := await self.versions()):
+        for _ in range(20):
+            now = await self.versions()
+            if now == before:
+                return now
+            before = now
             await asyncio.sleep(0.5)
-        return before
+        raise AssertionError("never quiet")
 
     async def versions(self) -> dict[str, str]:
         everything = await self.children() | {"pipeline": await self.pipeline()}

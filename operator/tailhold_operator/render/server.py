@@ -83,7 +83,8 @@ def _volumes(part: PodPart, identity: Identity, short: str) -> tuple[list[Manife
     )
     claims, claim_mounts = pod.claims(claimed)
     cache, cache_mounts = pod.scratch(part.placement.cache_mebibytes)
-    size = mebibytes(part.placement.shared_memory_mebibytes)
+    # vLLM keeps the blocks that are off the card in a file there.
+    size = mebibytes(part.placement.shared_memory_mebibytes + part.engine.kv_offload_mebibytes)
     memory = {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": size}}
     volumes = [volume for volume, _ in config] + claims + cache + [memory]
     mounts = [mount for _, mount in config] + claim_mounts + cache_mounts
