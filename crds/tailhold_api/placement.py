@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from tailhold_api.affinity import Affinity
 from tailhold_api.fields import Model, Rule, part, restart
 
 
@@ -66,5 +67,7 @@ class Placement(Model):
     """Labels that the node must have."""
     tolerations: tuple[Toleration, ...] = restart((), max_length=32)
     """Taints that the pod accepts, beside `nvidia.com/gpu`, which GPU pods always accept."""
+    affinity: Affinity | None = restart(None)
+    """Nodes and neighbours where `nodeSelector` and `pod.spread` cannot say it. Not for index Jobs."""
     runtime_class_name: str | None = restart(None, max_length=253)
     """RuntimeClass of the pod; unset by default, `nvidia` on clusters that need it."""

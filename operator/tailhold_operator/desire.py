@@ -1,6 +1,6 @@
 """All objects that a step of a pipeline wants to be there."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tailhold_api import names
@@ -66,18 +66,28 @@ def desire(
 ) -> Desire:
     """Everything, from what was decided about index, pods and content."""
     identity = around.identity
-    always = (
-        config.render_history(step.history, identity),
-        front.render_account(identity),
-        config.render_key(around.public_key, identity),
-    )
+    always = (config.render_history(step.history, identity), config.render_key(around.public_key, identity))
     index = _index(asked, building, step.history, around)
     revision = _revision(seen, asked, target, around)
     mounted = [_mounted(seen, part, each, target, identity) for part, each in contents.items()]
-    pods = [_deployment(seen, asked, around, part, count) for part, count in step.replicas.items()]
+    pods = [each for part, count in step.replicas.items() if (each := _deployment(seen, asked, around, part, count))]
+    jobs = (each for each in index if each["kind"] == "Job")
+    account = _account(seen, asked, (*jobs, *pods), identity)
     front_door = (front.render_service(identity, step.serving), front.render_budget(identity))
-    manifests = (*always, *index, *revision, *mounted, *(front_door if step.serving else ()), *pods)
+    manifests = (*account, *always, *index, *revision, *mounted, *(front_door if step.serving else ()), *pods)
     return Desire(tuple(each for each in manifests if each), _kept(seen, asked, target, building, step, identity))
+
+
+def _account(seen: Seen, asked: Asked, wanted: Iterable[Manifest], identity: Identity) -> tuple[Manifest, ...]:
+    """Our own account, where none is given, or as long as pods of before are it."""
+    account, given = identity.child(), asked.pod.pod.service_account_name
+    if given == account and not seen.find("ServiceAccount", account):
+        return ()  # somebody's own that has the name of ours
+    building = {each.build for each in jobs_of(seen) if not each.complete and not each.failed}
+    jobs = (each for each in seen.of_kind("Job") if label_of(each, names.LABEL_BUILD) in building)
+    templates = (each["spec"]["template"]["spec"] for each in (*wanted, *seen.of_kind("Deployment"), *jobs))
+    is_used = any(each.get("serviceAccountName") == account for each in templates)
+    return (front.render_account(identity),) if is_used or not given else ()
 
 
 def _index(asked: Asked, building: Building, history: History, around: Around) -> tuple[Manifest, ...]:
@@ -91,7 +101,7 @@ def _index(asked: Asked, building: Building, history: History, around: Around) -
         index.build_millicores,
         index.keep_snapshots,
         history.snapshots_in_use(),
-        asked.spec.pod.image_pull_secrets,
+        asked.spec.pod,
     )
     job = render_job(asked.build, asked.build_digest[:SHORT], around.identity, around.setup, means)
     return config.render_build_config(asked.build, around.identity), job
