@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from tailhold_api.fields import Model, Rule, restart
-from tailhold_api.grammar import LABEL_KEY, LabelValue, Name, legal_keys
+from tailhold_api.grammar import LABEL_KEY, LabelValue, Namespace, legal_keys
 
 
 class NodeOperator(StrEnum):
@@ -119,7 +119,7 @@ class PodTerm(Model):
     """Which pods."""
     topology_key: str = restart(**LABEL_KEY)
     """The node label whose value says what one place is, as `kubernetes.io/hostname`."""
-    namespaces: tuple[Name, ...] = restart((), max_length=16)
+    namespaces: tuple[Namespace, ...] = restart((), max_length=16)
     """Where the pods are; the pipeline's own namespace where none is given."""
 
 

@@ -20,13 +20,16 @@ KEY: dict[str, Any] = {"min_length": 1, "max_length": 253, "pattern": r"^\.?[A-Z
 """Bounds of a key of a Secret or ConfigMap."""
 LABEL_KEY: dict[str, Any] = {"min_length": 1, "max_length": 317, "pattern": _LABEL_KEY}
 """Bounds of a label's name, with or without the domain in front of it."""
+LABEL_VALUE: dict[str, Any] = {"max_length": 63, "pattern": "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$"}
+"""Bounds of a label's value, which may be empty."""
 FOLDER: dict[str, Any] = {"min_length": 2, "max_length": 255, "pattern": f"^(/{_STEP})+$"}
 """Bounds of an absolute path that has one spelling alone."""
 SUB_PATH: dict[str, Any] = {"min_length": 1, "max_length": 255, "pattern": f"^{_STEP}(/{_STEP})*$"}
 """Bounds of a path within a volume."""
 
 Name = Annotated[str, Field(**NAME)]
-LabelValue = Annotated[str, Field(max_length=63, pattern="^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$")]
+Namespace = Annotated[str, Field(min_length=1, max_length=63, pattern=f"^{_WORD}$")]
+LabelValue = Annotated[str, Field(**LABEL_VALUE)]
 
 
 def legal_keys(field: str) -> Rule:

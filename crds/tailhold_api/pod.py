@@ -91,6 +91,13 @@ class Pod(Model):
             },
         ),
         Rule(
+            "self.spread.all(each, self.spread.exists_one(other, other.topologyKey == each.topologyKey"
+            " && other.whenUnsatisfiable == each.whenUnsatisfiable))",
+            "`spread` must have each `topologyKey` once for each `whenUnsatisfiable`: take the second one out",
+            {"spread": [{"topologyKey": "zone"}, {"topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]},
+            {"spread": [{"topologyKey": "zone"}, {"topologyKey": "zone", "maxSkew": 2}]},
+        ),
+        Rule(
             "!self.automountServiceAccountToken || has(self.serviceAccountName)",
             "`automountServiceAccountToken` may not be true without `serviceAccountName`: the operator's own account"
             " has no rights that a token could carry",

@@ -134,4 +134,5 @@ def _cluster_rules(rules: Pod, identity: Identity, short: str) -> Manifest:
 
 
 def _toleration(toleration: Toleration) -> Manifest:
-    return toleration.model_dump(mode="json", by_alias=True, exclude_none=True)
+    told = toleration.model_dump(mode="json", by_alias=True)
+    return {name: each for name, each in told.items() if each}  # the API server drops an empty value
