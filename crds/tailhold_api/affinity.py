@@ -107,7 +107,8 @@ class LabelSelector(Model):
     rules: ClassVar[tuple[Rule, ...]] = (legal_keys("matchLabels"),)
 
     match_labels: dict[str, LabelValue] = restart({}, max_length=16)
-    """Labels with their values. Pods of a pipeline have `app.kubernetes.io/instance` with its name."""
+    """Labels with their values. Serving pods of a pipeline have `app.kubernetes.io/instance` with its name and
+    `app.kubernetes.io/component` with `server`; its Jobs' pods have the first too."""
     match_expressions: tuple[LabelRequirement, ...] = restart((), max_length=16)
     """All of these must hold too."""
 

@@ -52,7 +52,7 @@ class Spread(Model):
 
 class Pod(Model):
     """What a cluster's own rules ask of pods: of the serving pods and, but for `priorityClassName` and `spread`, of
-    index Jobs. A change makes new serving pods and builds no index: it reaches the next index Job."""
+    the Jobs that inspect and index. A change makes new serving pods and builds no index: it reaches the next Job."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         *_names("labels"),

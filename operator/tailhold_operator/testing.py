@@ -174,8 +174,12 @@ class FakeControllers:
     result: Mapping[str, Any] = field(
         default_factory=lambda: {"snapshot": "5" * 64, "documents": 3, "failedDocuments": 0, "chunks": 9}
     )
+    found: Mapping[str, Any] = field(default_factory=dict)
+    """What inspection Jobs find, beside digests."""
     builds: bool = True
     """Whether index Jobs come to their end."""
+    inspects: bool = True
+    """Whether inspection Jobs come to their end."""
 
     def run(self) -> None:
         """Bring pods in line with Deployments and Jobs."""
@@ -183,7 +187,7 @@ class FakeControllers:
             self._scale(deployment, int(deployment["spec"]["replicas"]))
         for job in self.cluster.of_kind("Job"):
             self._scale(job, 1)
-            if self.builds:
+            if self.inspects if label_of(job, names.LABEL_INSPECTION) else self.builds:
                 self._finish(job)
 
     def _scale(self, owner: Manifest, replicas: int) -> None:
@@ -228,7 +232,7 @@ class FakeControllers:
 
     def _finish(self, job: Manifest) -> None:
         fate = self.fate(job)
-        told = fate.ending if fate.exit_code else self.result
+        told = fate.ending if fate.exit_code else self._result(job)
         ended = {"exitCode": fate.exit_code, "message": json.dumps(told), "reason": "Completed"}
         for pod in self.cluster.of_kind("Pod"):
             if is_owned_by(pod, uid_of(job)):
@@ -236,6 +240,16 @@ class FakeControllers:
                 pod["status"] = {"phase": phase, "containerStatuses": [{"state": {"terminated": ended}}]}
         kind = "Failed" if fate.exit_code else "Complete"
         job["status"] = {"conditions": [{"type": kind, "status": "True"}]}
+
+    def _result(self, job: Manifest) -> Mapping[str, Any]:
+        """What the Job's pod leaves: the digest of an inspection is that of the part in its ConfigMap."""
+        if not label_of(job, names.LABEL_INSPECTION):
+            return self.result
+        volumes = job["spec"]["template"]["spec"]["volumes"]
+        name = next(each["configMap"]["name"] for each in volumes if each["name"] == "inspection")
+        config = self.cluster.objects[Ref("ConfigMap", job["metadata"]["namespace"], name)]
+        digest = config["metadata"]["annotations"][f"{names.GROUP}/digest"]
+        return {"digest": digest, "models": digest, "vllm": "stand-in", **self.found}
 
 
 class FakePods:

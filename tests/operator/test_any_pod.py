@@ -13,12 +13,14 @@ from test_taken import APPLY, HEADERS, NAMESPACE, admin
 from tailhold.rules import broken
 from tailhold_api import codec
 from tailhold_api.crd import structural
+from tailhold_api.inspection import inspection_part
 from tailhold_api.parts import SHORT
 from tailhold_api.spec import Spec
 from tailhold_operator.kinds import Manifest, path_of
 from tailhold_operator.plan import holds
 from tailhold_operator.render.identity import Identity
 from tailhold_operator.render.index import JobMeans, render_job
+from tailhold_operator.render.inspection import render_inspection_job
 from tailhold_operator.render.server import render_deployment, render_template
 from tailhold_operator.revisions import asked_for
 
@@ -26,6 +28,7 @@ __all__ = ["admin"]
 SCHEMA = structural(Spec)["properties"]
 LABEL_KEYS = st.sampled_from(["team", "example.com/team", "a.b/c_d.E", "9/9"])
 WORDS = st.sampled_from(["a", "a1", "x-y", "Z", "value", "1"])
+GPU = {"key": "nvidia.com/gpu.present", "operator": "Exists"}
 IDENTITY = Identity("team", worlds.NAME, "00000000-0000-4000-8000-000000000000")
 
 
@@ -73,6 +76,7 @@ def owners(body: dict[str, Any]) -> list[Manifest]:
     return [
         render_deployment(IDENTITY, part, render_template(asked.pod, IDENTITY, worlds.SETUP), 1),
         render_job(asked.build, build, IDENTITY, worlds.SETUP, means),
+        render_inspection_job(inspection_part(asked.pod, "server"), asked.pod, IDENTITY, worlds.SETUP),
     ]
 
 
@@ -103,3 +107,12 @@ def test_any_placement_is_taken(admin: httpx.Client, field: str, data: st.DataOb
     placement = {field: data.draw(values(SCHEMA["placement"]["properties"][field]))}
     for owner in owners(worlds.spec(placement=placement)):
         taken(admin, owner)
+
+
+def test_an_inspection_takes_the_nodes_of_the_pods_and_minds_no_neighbours() -> None:
+    """The one node that fits may have the pods of the revision before."""
+    nodes = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [GPU]}]}}
+    away = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+    both = {"nodeAffinity": nodes, "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [away]}}
+    _, _, job = owners(worlds.spec(placement={"affinity": both}))
+    assert job["spec"]["template"]["spec"]["affinity"] == {"nodeAffinity": nodes}

@@ -91,23 +91,35 @@ class Place:
         found = [each for kind in CHILD_KINDS for each in await self.cluster.find(kind, self.namespace, labels)]
         return {f"{each['kind']}/{each['metadata']['name']}": each for each in found}
 
+    async def quiet(self) -> dict[str, str]:
+        """Versions once the controllers around have written what they had to."""
+        before: dict[str, str] = {}
+        while before != (before := await self.versions()):  # noqa: ASYNC110 - nothing tells when it is quiet
+            await asyncio.sleep(0.5)
+        return before
+
     async def versions(self) -> dict[str, str]:
         everything = await self.children() | {"pipeline": await self.pipeline()}
         return {name: each["metadata"]["resourceVersion"] for name, each in everything.items()}
 
     async def build(self) -> None:
-        """Play kubelet: the index Job's pod ends well."""
-        pod = await self.until(self._job_pod)
+        """Play kubelet: the pods of both Jobs end well."""
+        config = next(each for each in (await self.children()).values() if worlds.is_inspected(each))
+        await self._end(names.LABEL_INSPECTION, worlds.found(config))
+        await self._end(names.LABEL_BUILD, RESULT)
+
+    async def _end(self, label: str, message: str) -> None:
+        pod = await self.until(lambda: self._job_pod(label))
         ended = {
             "exitCode": 0,
-            "message": RESULT,
+            "message": message,
             "reason": "Completed",
             "finishedAt": "2026-01-01T00:00:00Z",
         }
         container = {"name": "index", "image": "i", "imageID": "i", "ready": False, "restartCount": 0}
         status = {"phase": "Succeeded", "containerStatuses": [container | {"state": {"terminated": ended}}]}
         await self.patch_status(pod, status)
-        await self.until(self._job_complete)
+        await self.until(lambda: self._job_complete(label))
 
     async def patch_status(self, pod: Manifest, status: Manifest) -> None:
         path = path_of("Pod", self.namespace, pod["metadata"]["name"], "status")
@@ -115,12 +127,13 @@ class Place:
         answer = await self.admin.patch(path, json={"status": status}, headers=headers)
         assert answer.is_success, answer.text
 
-    async def _job_pod(self) -> Manifest | None:
+    async def _job_pod(self, label: str) -> Manifest | None:
         found = [each for each in (await self.children()).values() if each["kind"] == "Pod"]
-        return next((each for each in found if names.LABEL_BUILD in each["metadata"]["labels"]), None)
+        return next((each for each in found if label in each["metadata"]["labels"]), None)
 
-    async def _job_complete(self) -> Manifest | None:
-        jobs = [each for each in (await self.children()).values() if each["kind"] == "Job"]
+    async def _job_complete(self, label: str) -> Manifest | None:
+        found = [each for each in (await self.children()).values() if each["kind"] == "Job"]
+        jobs = [each for each in found if label in each["metadata"]["labels"]]
         done = (each for each in jobs for c in each["status"].get("conditions", ()) if c["type"] == "Complete")
         return next(done, None)
 
@@ -173,7 +186,7 @@ async def test_a_second_look_writes_nothing(place: Place) -> None:
     for _ in range(3):
         await place.step()
         await asyncio.sleep(0.5)
-    before = await place.versions()
+    before = await place.quiet()
     for _ in range(3):
         await place.step()
     assert await place.versions() == before
@@ -310,7 +323,7 @@ async def test_a_killed_operator_leaves_nothing_undone_and_nothing_twice(
         ("Deployment", "Job", "Service", "ServiceAccount"), 1
     )
     assert kinds["ConfigMap"] == 6
-    before = await place.versions()
+    before = await place.quiet()
     await place.step()
     assert await place.versions() == before
 

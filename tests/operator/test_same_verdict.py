@@ -44,7 +44,9 @@ def leaves(schema: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple
     for name, child in schema.get("properties", {}).items():
         yield (*path, name), child
         yield from leaves(child, (*path, name))
-        if "properties" in child.get("items", {}) and isinstance(parent(copy.deepcopy(COMPLETE), (*path, name, FIRST)), list):
+        if "properties" in child.get("items", {}) and isinstance(
+            parent(copy.deepcopy(COMPLETE), (*path, name, FIRST)), list
+        ):
             yield from leaves(child["items"], (*path, name, FIRST))
 
 

@@ -31,7 +31,7 @@ def render_template(part: PodPart, identity: Identity, setup: Setup) -> Manifest
     env = given.variables(part.pod, pod.environment(identity, setup))
     container |= {"env": env, "resources": resources(part.placement)}
     spec = pod.pod_spec(setup, part.pod, identity, container, volumes)
-    spec |= _where(part.placement) | _cluster_rules(part.pod, identity, digest[:SHORT])
+    spec |= where(part.placement) | _cluster_rules(part.pod, identity, digest[:SHORT])
     spec["terminationGracePeriodSeconds"] = _PRE_STOP_SECONDS + part.server.drain_seconds + _GRACE_SECONDS
     labels = {**identity.labels(names.COMPONENT_SERVER), names.LABEL_POD_PART: digest[:SHORT]}
     return {"metadata": given.metadata(part.pod, labels), "spec": spec}
@@ -106,20 +106,21 @@ def _life(part: PodPart) -> Manifest:
     }
 
 
-def _where(placement: Placement) -> Manifest:
-    where: Manifest = {}
+def where(placement: Placement) -> Manifest:
+    """Which nodes, and by which runtime."""
+    found: Manifest = {}
     tolerations = [_toleration(each) for each in placement.tolerations]
     if placement.gpu.count:
         tolerations.insert(0, {"key": "nvidia.com/gpu", "operator": "Exists"})
     if tolerations:
-        where["tolerations"] = tolerations
-    if placement.node_selector:
-        where["nodeSelector"] = dict(placement.node_selector)
+        found["tolerations"] = tolerations
+    if placement.node_labels:
+        found["nodeSelector"] = placement.node_labels
     if placement.runtime_class_name:
-        where["runtimeClassName"] = placement.runtime_class_name
+        found["runtimeClassName"] = placement.runtime_class_name
     if placement.affinity:
-        where["affinity"] = given.wire(placement.affinity)
-    return where
+        found["affinity"] = given.wire(placement.affinity)
+    return found
 
 
 def _cluster_rules(rules: Pod, identity: Identity, short: str) -> Manifest:
