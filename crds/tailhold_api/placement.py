@@ -2,7 +2,9 @@
 
 from typing import ClassVar
 
+from tailhold_api.affinity import Affinity
 from tailhold_api.fields import Model, Rule, part, restart
+from tailhold_api.grammar import LABEL_KEY, LABEL_VALUE, NAME, LabelValue, legal_keys
 
 LABEL_PRODUCT = "nvidia.com/gpu.product"
 """What NVIDIA's feature discovery says of a node."""
@@ -59,11 +61,20 @@ class Cpu(Model):
 class Toleration(Model):
     """A taint that the pod accepts."""
 
-    key: str | None = restart(None, max_length=316)
-    """The taint's key; all taints where it is not given."""
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.operator == 'Equal' ? has(self.key) : !has(self.value)",
+            "`key` must be given with `Equal`, and `value` may not be given with `Exists`",
+            {"key": "dedicated", "value": "team-a"},
+            {"key": "dedicated", "value": "team-a", "operator": "Exists"},
+        ),
+    )
+
+    key: str | None = restart(None, **LABEL_KEY)
+    """The taint's key; with `Exists`, all taints where it is not given."""
     operator: str = restart("Equal", pattern=r"^(Equal|Exists)$")
     """`Equal` compares the value, `Exists` takes any."""
-    value: str | None = restart(None, max_length=63)
+    value: str | None = restart(None, **LABEL_VALUE)
     """The taint's value, with `Equal`."""
     effect: str | None = restart(None, pattern=r"^(NoSchedule|PreferNoSchedule|NoExecute)$")
     """The taint's effect; all effects where it is not given."""
@@ -71,6 +82,8 @@ class Toleration(Model):
 
 class Placement(Model):
     """Where a pod runs. A change makes new pods."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (legal_keys("nodeSelector"),)
 
     gpu: Gpu = part(Gpu)
     """GPUs."""
@@ -83,11 +96,14 @@ class Placement(Model):
     `engine.kvOffloadMebibytes` asks for is added to it: vLLM keeps those blocks there."""
     cache_mebibytes: int = restart(8192, ge=128, le=1048576)
     """Size limit of the volume for HOME and all caches: the root file system is read-only."""
-    node_selector: dict[str, str] = restart({}, max_length=32)
+    node_selector: dict[str, LabelValue] = restart({}, max_length=32)
     """Labels that the node must have."""
     tolerations: tuple[Toleration, ...] = restart((), max_length=32)
     """Taints that the pod accepts, beside `nvidia.com/gpu`, which GPU pods always accept."""
-    runtime_class_name: str | None = restart(None, max_length=253)
+    affinity: Affinity | None = restart(None)
+    """Nodes and neighbours where `nodeSelector` and `pod.spread` cannot say it. Not for index Jobs, and without the
+    neighbours for inspection Jobs."""
+    runtime_class_name: str | None = restart(None, **NAME)
     """RuntimeClass of the pod; unset by default, `nvidia` on clusters that need it."""
 
     @property

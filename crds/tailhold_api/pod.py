@@ -1,66 +1,35 @@
-"""What a cluster's own rules ask of a pod: labels, annotations, environment, priority, spread, pull secrets."""
+"""What a cluster's own rules ask of our pods: labels, environment, volumes, identity, priority, spread."""
 
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from tailhold_api.fields import Model, Rule, restart
+from tailhold_api.fields import Model, Rule, part, restart
+from tailhold_api.grammar import LABEL_KEY, NAME, LabelValue, Name, legal_keys, once
+from tailhold_api.security import SecurityContext
+from tailhold_api.variables import Variable, VariablesFrom
+from tailhold_api.volumes import Volume
 
-OWN_PREFIXES = ("tailhold.dev/", "app.kubernetes.io/")
-"""Labels and annotations that the operator sets."""
-OWN_VARIABLES = (
-    "HF_HOME",
-    "HOME",
-    "TMPDIR",
-    "TORCHINDUCTOR_CACHE_DIR",
-    "TRITON_CACHE_DIR",
-    "USER",
-    "VLLM_CACHE_ROOT",
-    "XDG_CACHE_HOME",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
-)
-"""Variables that the operator sets, besides those that begin with `TAILHOLD_`."""
-_LABEL = "^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"
+OWN_PREFIXES = ("tailhold.dev/", "app.kubernetes.io/", "batch.kubernetes.io/")
+"""Labels and annotations that the operator sets, or Kubernetes' own controllers."""
+CONTROLLERS_LABELS = ("controller-uid", "job-name", "pod-template-hash")
+"""Others of theirs."""
 
 
 def _names(field: str) -> tuple[Rule, Rule]:
     """Names that Kubernetes takes, and that are not ours."""
     own = " && ".join(f"!name.startsWith('{prefix}')" for prefix in OWN_PREFIXES)
     return (
+        legal_keys(field),
         Rule(
-            f"self.{field}.all(name, name.size() <= 316 && name.matches('{_LABEL}'))",
-            f"`{field}` must have names like `team` or `example.com/team`: letters, digits, `-`, `_` and `.`",
-            {field: {"example.com/team": "risk"}},
-            {field: {"team name": "risk"}},
-        ),
-        Rule(
-            f"self.{field}.all(name, {own})",
-            f"`{field}` may not have names that begin with {' or '.join(f'`{each}`' for each in OWN_PREFIXES)}: the"
-            " operator sets them",
+            f"self.{field}.all(name, {own} && !(name in {list(CONTROLLERS_LABELS)!r}))",
+            f"`{field}` may not have {', '.join(f'`{each}`' for each in CONTROLLERS_LABELS)}, nor names that begin with"
+            f" {' or '.join(f'`{each}`' for each in OWN_PREFIXES)}: the operator and Kubernetes set them",
             {field: {"example.com/team": "risk"}},
             {field: {"tailhold.dev/pod-part": "x"}},
         ),
     )
-
-
-class Variable(Model):
-    """An environment variable."""
-
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            f"!self.name.startsWith('TAILHOLD_') && !(self.name in {list(OWN_VARIABLES)!r})",
-            "`name` may not be one that the operator sets, nor begin with `TAILHOLD_`: use the field of the spec",
-            {"name": "HTTPS_PROXY", "value": "http://proxy:3128"},
-            {"name": "HF_HOME", "value": "/elsewhere"},
-        ),
-    )
-
-    name: str = restart(min_length=1, max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-    """The variable."""
-    value: str = restart("", max_length=4000)
-    """Its value, as it is: nothing is expanded. Anyone who may read the pod may read it: no place for secrets."""
 
 
 class WhenUnsatisfiable(StrEnum):
@@ -73,7 +42,7 @@ class WhenUnsatisfiable(StrEnum):
 class Spread(Model):
     """How the pods of a revision are spread."""
 
-    topology_key: str = restart(min_length=1, max_length=316, pattern=r"^[A-Za-z0-9./_-]+$")
+    topology_key: str = restart(**LABEL_KEY)
     """The node label whose values are the places, as `topology.kubernetes.io/zone` or `kubernetes.io/hostname`."""
     max_skew: int = restart(1, ge=1, le=100)
     """Most pods that one place may have more than the one with the fewest."""
@@ -82,28 +51,83 @@ class Spread(Model):
 
 
 class Pod(Model):
-    """What a cluster's own rules ask of the serving pods. A change makes new pods."""
+    """What a cluster's own rules ask of pods: of the serving pods and, but for `priorityClassName` and `spread`, of
+    the Jobs that inspect and index. A change makes new serving pods and builds no index: it reaches the next Job."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         *_names("labels"),
         *_names("annotations"),
+        once(
+            "env",
+            "name",
+            accepted={"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]},
+            refused={"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]},
+        ),
+        once(
+            "volumes",
+            "name",
+            accepted={
+                "volumes": [
+                    {"name": "a", "mountPath": "/a", "emptyDir": {"sizeMebibytes": 1}},
+                    {"name": "b", "mountPath": "/b", "emptyDir": {"sizeMebibytes": 1}},
+                ]
+            },
+            refused={
+                "volumes": [
+                    {"name": "a", "mountPath": "/a", "emptyDir": {"sizeMebibytes": 1}},
+                    {"name": "a", "mountPath": "/b", "emptyDir": {"sizeMebibytes": 1}},
+                ]
+            },
+        ),
+        once(
+            "volumes",
+            "mountPath",
+            accepted={"volumes": [{"name": "a", "mountPath": "/a", "emptyDir": {"sizeMebibytes": 1}}]},
+            refused={
+                "volumes": [
+                    {"name": "a", "mountPath": "/a", "emptyDir": {"sizeMebibytes": 1}},
+                    {"name": "b", "mountPath": "/a", "emptyDir": {"sizeMebibytes": 1}},
+                ]
+            },
+        ),
         Rule(
-            "self.env.all(each, self.env.exists_one(other, other.name == each.name))",
-            "`env` must name each variable once: take the second one out",
-            {"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]},
-            {"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]},
+            "self.spread.all(each, self.spread.exists_one(other, other.topologyKey == each.topologyKey"
+            " && other.whenUnsatisfiable == each.whenUnsatisfiable))",
+            "`spread` must have each `topologyKey` once for each `whenUnsatisfiable`: take the second one out",
+            {"spread": [{"topologyKey": "zone"}, {"topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]},
+            {"spread": [{"topologyKey": "zone"}, {"topologyKey": "zone", "maxSkew": 2}]},
+        ),
+        Rule(
+            "!self.automountServiceAccountToken || has(self.serviceAccountName)",
+            "`automountServiceAccountToken` may not be true without `serviceAccountName`: the operator's own account"
+            " has no rights that a token could carry",
+            {"automountServiceAccountToken": True, "serviceAccountName": "models"},
+            {"automountServiceAccountToken": True},
         ),
     )
 
-    labels: dict[str, Annotated[str, Field(max_length=63)]] = restart({}, max_length=32)
-    """Labels beside the operator's own, as cost allocation or network policies ask for."""
+    labels: dict[str, LabelValue] = restart({}, max_length=32)
+    """Labels beside the operator's own, as cost allocation, network policies or workload identity ask for."""
     annotations: dict[str, Annotated[str, Field(max_length=4000)]] = restart({}, max_length=32)
     """Annotations, as service meshes and log collectors read them."""
     env: tuple[Variable, ...] = restart((), max_length=64)
-    """Environment variables of the server. Settings of vLLM belong to `engine`."""
-    priority_class_name: str | None = restart(None, min_length=1, max_length=253)
-    """PriorityClass of the pods: which of them may push others off a full node."""
-    image_pull_secrets: tuple[Annotated[str, Field(min_length=1, max_length=253)], ...] = restart((), max_length=10)
-    """Secrets of the pipeline's namespace to pull images with, also for the index Job; beside the operator's own."""
+    """Environment variables, as a proxy's. Settings of vLLM belong to `engine`."""
+    env_from: tuple[VariablesFrom, ...] = restart((), max_length=16)
+    """Secrets and ConfigMaps whose keys become variables when a pod starts. The operator's own and `env` come before
+    them."""
+    volumes: tuple[Volume, ...] = restart((), max_length=16)
+    """Volumes with where they are mounted, as a company's certificates."""
+    service_account_name: str | None = restart(None, **NAME)
+    """An account of the pipeline's namespace that exists, as one that a cloud's workload identity knows. The operator
+    makes one without rights where it is not given, and none where it is."""
+    automount_service_account_token: bool = restart(False)
+    """Mount the account's token for the API server. Workload identities of clouds bring their own token, and do not
+    need it."""
+    security_context: SecurityContext = part(SecurityContext)
+    """Whom the pods run as."""
+    priority_class_name: str | None = restart(None, **NAME)
+    """PriorityClass of the serving pods: which of them may push others off a full node."""
+    image_pull_secrets: tuple[Name, ...] = restart((), max_length=10)
+    """Secrets of the pipeline's namespace to pull images with, beside the operator's own."""
     spread: tuple[Spread, ...] = restart((), max_length=5)
-    """How the pods of a revision are spread over zones and nodes."""
+    """How the serving pods of a revision are spread over zones and nodes."""

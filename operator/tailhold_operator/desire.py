@@ -1,6 +1,6 @@
 """All objects that a step of a pipeline wants to be there."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tailhold_api import codec, names
@@ -11,7 +11,7 @@ from tailhold_operator.history import History
 from tailhold_operator.indexing import Building, surplus
 from tailhold_operator.inspecting import Inspecting
 from tailhold_operator.kinds import Manifest, Ref, label_of, ref_of
-from tailhold_operator.observe import Seen, jobs_of, pods_of
+from tailhold_operator.observe import Seen, is_over, jobs_of, pods_of
 from tailhold_operator.render import config, front
 from tailhold_operator.render.identity import Identity
 from tailhold_operator.render.index import JobMeans, render_job
@@ -76,18 +76,17 @@ def desire(
 ) -> Desire:
     """Everything, from what was decided about index, pods and content."""
     identity = around.identity
-    always = (
-        config.render_history(step.history, identity),
-        front.render_account(identity),
-        config.render_key(around.public_key, identity),
-    )
+    always = (config.render_history(step.history, identity), config.render_key(around.public_key, identity))
     inspection = _inspection(seen, asked, inspecting, around)
     index = _index(asked, building, step.history, around)
     revision = _revision(seen, asked, target, around)
     mounted = [_mounted(seen, part, each, target, identity) for part, each in contents.items()]
-    pods = [_deployment(seen, asked, around, part, count) for part, count in step.replicas.items()]
+    pods = [each for part, count in step.replicas.items() if (each := _deployment(seen, asked, around, part, count))]
+    jobs = (each for each in (*inspection, *index) if each["kind"] == "Job")
+    account = _account(seen, asked, (*jobs, *pods), identity)
     front_door = (front.render_service(identity, step.serving), front.render_budget(identity))
-    manifests = (*always, *inspection, *index, *revision, *mounted, *(front_door if step.serving else ()), *pods)
+    before = (*account, *always, *inspection, *index, *revision, *mounted)
+    manifests = (*before, *(front_door if step.serving else ()), *pods)
     return Desire(
         tuple(each for each in manifests if each), _kept(seen, asked, target, building, inspecting, step, around)
     )
@@ -101,6 +100,17 @@ def _inspection(seen: Seen, asked: Asked, inspecting: Inspecting, around: Around
     return config.render_inspection_config(part, around.identity), job
 
 
+def _account(seen: Seen, asked: Asked, wanted: Iterable[Manifest], identity: Identity) -> tuple[Manifest, ...]:
+    """Our own account, where none is given, or as long as pods of before are it."""
+    account, given = identity.child(), asked.pod.pod.service_account_name
+    if given == account and not seen.find("ServiceAccount", account):
+        return ()  # somebody's own that has the name of ours
+    jobs = (each for each in seen.of_kind("Job") if not is_over(each))
+    templates = (each["spec"]["template"]["spec"] for each in (*wanted, *seen.of_kind("Deployment"), *jobs))
+    is_used = any(each.get("serviceAccountName") == account for each in templates)
+    return (front.render_account(identity),) if is_used or not given else ()
+
+
 def _index(asked: Asked, building: Building, history: History, around: Around) -> tuple[Manifest, ...]:
     if not building.needs_job:
         return ()
@@ -112,7 +122,7 @@ def _index(asked: Asked, building: Building, history: History, around: Around) -
         index.build_millicores,
         index.keep_snapshots,
         history.snapshots_in_use(),
-        asked.spec.pod.image_pull_secrets,
+        asked.spec.pod,
     )
     job = render_job(asked.build, asked.build_digest[:SHORT], around.identity, around.setup, means)
     return config.render_build_config(asked.build, around.identity), job

@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, cast
 
 import httpx
 import pytest
 import worlds
+import yaml
 from api_server import ApiServer
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
@@ -194,6 +196,30 @@ async def test_a_second_look_writes_nothing(place: Place) -> None:
     assert await place.versions() == before
     kinds = {name.partition("/")[0] for name in before}
     assert kinds >= {"ConfigMap", "Deployment", "Job", "Service", "ServiceAccount", "PodDisruptionBudget"}
+
+
+async def test_a_company_s_pods_wait_for_their_account_and_are_written_once(place: Place, golden: Path) -> None:
+    """C15, with every field of `pod` and `affinity`; an account that is given is not made, and missed by its name."""
+    await place.put(yaml.safe_load((golden / "corporate" / "in.yaml").read_text())["spec"])
+
+    async def missed() -> Manifest | None:
+        await place.step()
+        told = [each.message for each in read_status(await place.pipeline()).conditions]
+        return {"found": True} if any('serviceaccount "handbook-reader" not found' in each for each in told) else None
+
+    await place.until(missed)
+    account = {"metadata": {"name": "handbook-reader"}}
+    (await place.admin.post(path_of("ServiceAccount", place.namespace), json=account)).raise_for_status()
+    await place.build()
+    await place.live()
+    await asyncio.sleep(0.5)
+    await place.live()
+    before = await place.versions()
+    await place.live()
+    assert await place.versions() == before
+    kinds = {name.partition("/")[0] for name in before}
+    assert "Deployment" in kinds
+    assert "ServiceAccount" not in kinds
 
 
 async def test_what_is_taken_away_goes_and_what_others_added_stays(place: Place) -> None:

@@ -11,8 +11,9 @@ from worlds import SETUP
 
 from tailhold_api import codec, names
 from tailhold_api.parts import SHORT
-from tailhold_api.pod import OWN_VARIABLES
 from tailhold_api.spec import Spec
+from tailhold_api.variables import OWN_VARIABLES
+from tailhold_api.volumes import OWN_FOLDERS
 from tailhold_operator.kinds import Manifest
 from tailhold_operator.render import config, front
 from tailhold_operator.render.identity import Identity
@@ -41,7 +42,7 @@ def rendered(case: str) -> list[Manifest]:
     index = spec.index
     image = spec.server.image or setup.image
     means = JobMeans(image, index.build_memory_mebibytes, index.build_millicores, index.keep_snapshots)
-    means = means._replace(pull_secrets=spec.pod.image_pull_secrets)
+    means = means._replace(rules=spec.pod)
     return [
         front.render_account(identity),
         front.render_service(identity, part),
@@ -89,7 +90,7 @@ def test_no_pod_gets_service_variables_or_a_token(objects: dict[str, Manifest]) 
 def test_every_pod_passes_the_restricted_level(objects: dict[str, Manifest]) -> None:
     for pod in pods(objects):
         assert pod["securityContext"]["runAsNonRoot"]
-        assert pod["securityContext"]["runAsUser"] >= 10000
+        assert pod["securityContext"].get("runAsUser", 10001) >= 10000
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         for container in pod["containers"]:
             assert container["securityContext"] == {
@@ -106,7 +107,7 @@ def test_every_cache_is_on_the_one_volume_that_can_be_written_to(objects: dict[s
         "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR",
     }  # fmt: skip
     for pod in pods(objects):
-        env = {each["name"]: each["value"] for each in pod["containers"][0]["env"]}
+        env = {each["name"]: each.get("value") for each in pod["containers"][0]["env"]}
         assert wanted <= set(env)
         assert env["HOME"] == names.CACHE_FOLDER
         (cache,) = (each for each in pod["volumes"] if each["name"] == "cache")
@@ -213,3 +214,36 @@ def test_cores(cpu: dict[str, Any], requests: str) -> None:
     template = render_template(asked.pod, Identity("team", "handbook", "u"), SETUP)
     resources = template["spec"]["containers"][0]["resources"]
     assert (resources["requests"]["cpu"], resources["limits"]["cpu"]) == (requests, str(cpu["cores"]))
+
+
+def corporate() -> tuple[Spec, Identity]:
+    given_ = yaml.safe_load((GOLDEN / "corporate" / "in.yaml").read_text())
+    return codec.load_lenient(Spec, given_["spec"]), Identity("team", "handbook", "u")
+
+
+def test_a_mount_of_the_pipeline_stands_in_for_one_of_the_operators_settings() -> None:
+    spec, identity = corporate()
+    ours = ({"name": "bundle", "mountPath": "/etc/company"}, {"name": "bundle", "mountPath": "/etc/other"})
+    setup = Setup(image="a", volumes=({"name": "bundle", "emptyDir": {}},), mounts=ours)
+    template = render_template(asked_for(identity.name, spec, "").pod, identity, setup)
+    mounts = {each["mountPath"]: each["name"] for each in template["spec"]["containers"][0]["volumeMounts"]}
+    assert (mounts["/etc/company"], mounts["/etc/other"]) == ("extra-company-ca", "bundle")
+
+
+def test_every_folder_of_ours_is_kept_from_the_users_mounts() -> None:
+    for case in ("gpu", "sources", "corporate"):  # without mounts of the operator's settings
+        ours = (
+            mount["mountPath"]
+            for each in rendered(case)
+            if each["kind"] in ("Deployment", "Job")
+            for mount in each["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+            if not mount["name"].startswith("extra-")
+        )
+        assert [path for path in ours if not path.startswith(OWN_FOLDERS)] == []
+
+
+def test_a_token_is_mounted_where_it_is_asked_for() -> None:
+    spec, identity = corporate()
+    pod = spec.pod.model_copy(update={"automount_service_account_token": True})
+    asked = asked_for(identity.name, spec.model_copy(update={"pod": pod}), "")
+    assert render_template(asked.pod, identity, SETUP)["spec"]["automountServiceAccountToken"] is True

@@ -6,6 +6,7 @@ Lax by nature, in the API server alone: null in a field that may be left out is 
 import copy
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,14 @@ from tailhold_api import names
 from tailhold_operator.kinds import path_of
 
 Wrong = tuple[str, dict[str, Any]]
+FIRST = "0"
+"""The step from a list to its first entry."""
 SCHEMA = yaml.safe_load(CRD.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+CORPORATE = yaml.safe_load((Path(__file__).parents[1] / "golden" / "corporate" / "in.yaml").read_text())["spec"]
 COMPLETE = spec(
     replicas=1,
+    pod=CORPORATE["pod"],
+    placement=CORPORATE["placement"],
     corpus={
         "sources": [{"name": "a", "configMap": {"name": "a"}}, {"name": "b", "pvc": {"claimName": "b"}}],
         "chunking": {"maxTokens": 100, "overlapTokens": 10},
@@ -34,10 +40,14 @@ COMPLETE = spec(
 
 
 def leaves(schema: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """Every field below an object, blocks among them; what is inside of lists and maps is not entered."""
+    """Every field below an object, blocks among them, and of lists the first entry where the complete spec has one."""
     for name, child in schema.get("properties", {}).items():
         yield (*path, name), child
         yield from leaves(child, (*path, name))
+        if "properties" in child.get("items", {}) and isinstance(
+            parent(copy.deepcopy(COMPLETE), (*path, name, FIRST)), list
+        ):
+            yield from leaves(child["items"], (*path, name, FIRST))
 
 
 def wrong_values(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -71,13 +81,18 @@ OF_ANOTHER_TYPE: dict[str, dict[str, Any]] = {
 }
 
 
+def parent(body: dict[str, Any], path: tuple[str, ...]) -> Any:
+    """What holds the field at the end of the path; made where it is missing."""
+    target: Any = body
+    for step in path[:-1]:
+        target = target[0] if step == FIRST else target.setdefault(step, {})
+    return target
+
+
 def placed(path: tuple[str, ...], value: Any) -> dict[str, Any]:
     """The complete spec with one field changed."""
     out = copy.deepcopy(COMPLETE)
-    target = out
-    for step in path[:-1]:
-        target = target.setdefault(step, {})
-    target[path[-1]] = value
+    parent(out, path)[path[-1]] = value
     return out
 
 
@@ -169,10 +184,9 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
     """The complete spec with a few fields changed, so that rules between them are met too."""
     out = copy.deepcopy(COMPLETE)
     for path, schema in draw(st.lists(st.sampled_from(PLAIN), min_size=1, max_size=4)):
-        target = out
-        for step in path[:-1]:
-            target = target.setdefault(step, {})
-        target[path[-1]] = draw(values(schema))
+        value = draw(values(schema))
+        with suppress(LookupError, AttributeError, TypeError):  # what holds it was changed before
+            parent(out, path)[path[-1]] = value
     return out
 
 

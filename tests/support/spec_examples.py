@@ -20,8 +20,19 @@ def merged(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
+_NEIGHBOURS: dict[str, Any] = {"topologyKey": "kubernetes.io/hostname"}
+BESIDE: dict[str, dict[str, Any]] = {
+    "env[]": {"name": "A"},
+    "podAffinityTerm": _NEIGHBOURS,
+    "preferredDuringSchedulingIgnoredDuringExecution[]": {"weight": 1},
+    "requiredDuringSchedulingIgnoredDuringExecution[]": _NEIGHBOURS,
+}
+"""What an object on the way to a leaf needs besides: by the step that leads to it."""
+
+
 def at(path: tuple[str, ...], value: Any) -> dict[str, Any]:
     """`value` as the leaf of nested objects; a step `name[]` is a list of one."""
     for step in reversed(path):
+        value = BESIDE.get(step, {}) | value if isinstance(value, dict) else value
         value = {step[:-2]: [value]} if step.endswith("[]") else {step: value}
     return dict(value)

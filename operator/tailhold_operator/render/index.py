@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 from tailhold_api import names
 from tailhold_api.parts import BuildPart
+from tailhold_api.pod import Pod
 from tailhold_operator.kinds import Manifest
-from tailhold_operator.render import pod
+from tailhold_operator.render import given, pod
 from tailhold_operator.render.identity import Identity
 from tailhold_operator.render.quantity import mebibytes, millicores
 from tailhold_operator.render.setup import Setup
@@ -33,7 +34,8 @@ class JobMeans(NamedTuple):
     keep_snapshots: int
     pinned: tuple[str, ...] = ()
     """Snapshots that stay, whatever their age."""
-    pull_secrets: tuple[str, ...] = ()
+    rules: Pod = Pod()
+    """What the cluster's own rules ask of its pod."""
 
 
 def render_job(part: BuildPart, build: str, identity: Identity, setup: Setup, means: JobMeans) -> Manifest:
@@ -51,15 +53,15 @@ def render_job(part: BuildPart, build: str, identity: Identity, setup: Setup, me
 def _template(part: BuildPart, build: str, identity: Identity, setup: Setup, means: JobMeans) -> Manifest:
     volumes, mounts = _volumes(part, build, identity)
     args = ["index", "build", "--build", names.BUILD_PATH, "--progress-port", str(names.INTERNAL_PORT)]
-    container = pod.container(CONTAINER, means.image, setup, args, mounts)
+    container = pod.container(CONTAINER, means.image, setup, means.rules, args, mounts)
     container |= {
-        "env": [*pod.environment(identity, setup), *_environment(means)],
+        "env": given.variables(means.rules, [*pod.environment(identity, setup), *_environment(means)]),
         "ports": [{"name": "internal", "containerPort": names.INTERNAL_PORT, "protocol": "TCP"}],
         "resources": _resources(means),
     }
-    spec = pod.pod_spec(setup, identity.child(), container, volumes, means.pull_secrets) | {"restartPolicy": "Never"}
+    spec = pod.pod_spec(setup, means.rules, identity, container, volumes) | {"restartPolicy": "Never"}
     labels = {**identity.labels(names.COMPONENT_INDEX), names.LABEL_BUILD: build}
-    return {"metadata": {"labels": labels}, "spec": spec}
+    return {"metadata": given.metadata(means.rules, labels), "spec": spec}
 
 
 def _volumes(part: BuildPart, build: str, identity: Identity) -> tuple[list[Manifest], list[Manifest]]:

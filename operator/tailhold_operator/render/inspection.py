@@ -1,13 +1,15 @@
 """The Job that looks at models and image before a pod starts."""
 
 from tailhold_api import names
+from tailhold_api.affinity import Affinity
 from tailhold_api.codec import digest
 from tailhold_api.inspection import InspectionPart
 from tailhold_api.parts import SHORT, PodPart
+from tailhold_api.placement import Placement
 from tailhold_operator.kinds import Manifest
-from tailhold_operator.render import pod
+from tailhold_operator.render import given, pod
 from tailhold_operator.render.identity import Identity
-from tailhold_operator.render.server import variables, where
+from tailhold_operator.render.server import where
 from tailhold_operator.render.setup import Setup
 
 _CACHE_MEBIBYTES = 1024
@@ -22,13 +24,20 @@ def render_inspection_job(part: InspectionPart, wanted: PodPart, identity: Ident
     labels = {names.LABEL_INSPECTION: short}
     job = identity.object("Job", identity.child("inspect", short), names.COMPONENT_INSPECTION, labels)
     volumes, mounts = _volumes(part, short, identity)
-    container = pod.container("inspect", part.image, setup, ["inspect", "--part", names.INSPECTION_PATH], mounts)
-    container |= {"env": variables(wanted.pod, identity, setup), "resources": _RESOURCES}
-    spec = pod.pod_spec(setup, identity.child(), container, volumes, wanted.pod.image_pull_secrets)
-    spec |= where(wanted.placement) | {"restartPolicy": "OnFailure"}
-    template = {"metadata": {"labels": {**identity.labels(names.COMPONENT_INSPECTION), **labels}}, "spec": spec}
-    job["spec"] = {"backoffLimit": _TRIES, "template": template}
+    rules, args = wanted.pod, ["inspect", "--part", names.INSPECTION_PATH]
+    container = pod.container("inspect", part.image, setup, rules, args, mounts)
+    container |= {"env": given.variables(rules, pod.environment(identity, setup)), "resources": _RESOURCES}
+    spec = pod.pod_spec(setup, rules, identity, container, volumes)
+    spec |= where(_without_neighbours(wanted.placement)) | {"restartPolicy": "OnFailure"}
+    metadata = given.metadata(rules, {**identity.labels(names.COMPONENT_INSPECTION), **labels})
+    job["spec"] = {"backoffLimit": _TRIES, "template": {"metadata": metadata, "spec": spec}}
     return job
+
+
+def _without_neighbours(placement: Placement) -> Placement:
+    """Which pods are on the node is for those that stay: the one node that fits may have the pods of before."""
+    nodes = placement.affinity.node_affinity if placement.affinity else None
+    return placement.model_copy(update={"affinity": Affinity(node_affinity=nodes) if nodes else None})
 
 
 def _volumes(part: InspectionPart, short: str, identity: Identity) -> tuple[list[Manifest], list[Manifest]]:

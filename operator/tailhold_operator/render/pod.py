@@ -4,13 +4,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tailhold_api import names
+from tailhold_api.pod import Pod
 from tailhold_api.sources import ModelSource
 from tailhold_operator.kinds import Manifest
+from tailhold_operator.render import given
 from tailhold_operator.render.identity import Identity
 from tailhold_operator.render.quantity import mebibytes
 from tailhold_operator.render.setup import Setup
 
-_USER = 10001
 _CACHES = {
     "HOME": "",
     "XDG_CACHE_HOME": "/xdg-cache",
@@ -75,25 +76,23 @@ def container_security() -> Manifest:
     }
 
 
-def pod_spec(
-    setup: Setup, account: str, container: Manifest, volumes: list[Manifest], pull_secrets: Iterable[str] = ()
-) -> Manifest:
-    """A pod as the Pod Security level "restricted" wants it, with neither token nor Service variables."""
+def pod_spec(setup: Setup, rules: Pod, identity: Identity, container: Manifest, volumes: list[Manifest]) -> Manifest:
+    """A pod as the Pod Security level "restricted" wants it, with neither token nor Service variables of its own."""
     spec: Manifest = {
-        "automountServiceAccountToken": False,
+        "automountServiceAccountToken": rules.automount_service_account_token,
         "containers": [container],
         "enableServiceLinks": False,
-        "securityContext": _pod_security(),
-        "serviceAccountName": account,
-        "volumes": volumes + [dict(each) for each in setup.volumes],
+        "securityContext": given.security(rules.security_context),
+        "serviceAccountName": given.account(rules, identity),
+        "volumes": [*volumes, *(dict(each) for each in setup.volumes), *given.volumes(rules)],
     }
-    secrets = dict.fromkeys((*setup.pull_secrets, *pull_secrets))
+    secrets = dict.fromkeys((*setup.pull_secrets, *rules.image_pull_secrets))
     if secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in secrets]
     return spec
 
 
-def container(name: str, image: str, setup: Setup, args: list[str], mounts: list[Manifest]) -> Manifest:
+def container(name: str, image: str, setup: Setup, rules: Pod, args: list[str], mounts: list[Manifest]) -> Manifest:
     """The one container of a pod; what it needs of the node is added by who knows."""
     described: Manifest = {
         "name": name,
@@ -102,8 +101,10 @@ def container(name: str, image: str, setup: Setup, args: list[str], mounts: list
         "args": args,
         "securityContext": container_security(),
         "terminationMessagePolicy": "File",
-        "volumeMounts": mounts + [dict(each) for each in setup.mounts],
+        "volumeMounts": [*mounts, *_mounts(setup, rules)],
     }
+    if rules.env_from:
+        described["envFrom"] = given.variables_from(rules)
     if setup.command:
         described["command"] = list(setup.command)
     return described
@@ -114,12 +115,8 @@ def probe(path: str, **timing: int) -> Mapping[str, Any]:
     return {"httpGet": {"path": path, "port": "internal"}, **timing}
 
 
-def _pod_security() -> Manifest:
-    return {
-        "runAsNonRoot": True,
-        "runAsUser": _USER,
-        "runAsGroup": 0,
-        "fsGroup": _USER,
-        "fsGroupChangePolicy": "OnRootMismatch",
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
+def _mounts(setup: Setup, rules: Pod) -> list[Manifest]:
+    """A mount of the pipeline's own takes the place of one of the operator's settings."""
+    own = given.mounts(rules)
+    taken = {each["mountPath"] for each in own}
+    return [*(dict(each) for each in setup.mounts if each["mountPath"] not in taken), *own]

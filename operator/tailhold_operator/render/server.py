@@ -7,7 +7,7 @@ from tailhold_api.parts import SHORT, PodPart
 from tailhold_api.placement import Cpu, Gpu, Placement, Toleration
 from tailhold_api.pod import Pod
 from tailhold_operator.kinds import Manifest
-from tailhold_operator.render import pod
+from tailhold_operator.render import given, pod
 from tailhold_operator.render.identity import Identity
 from tailhold_operator.render.quantity import mebibytes, millicores
 from tailhold_operator.render.setup import Setup
@@ -27,14 +27,14 @@ def render_template(part: PodPart, identity: Identity, setup: Setup) -> Manifest
     volumes, mounts = _volumes(part, identity, digest[:SHORT])
     image = part.server.image or setup.image
     args = ["serve", "--pod", names.POD_PART_PATH, "--content", names.CONTENT_PATH]
-    container = pod.container(CONTAINER, image, setup, args, mounts) | _life(part)
-    container |= {"env": variables(part.pod, identity, setup), "resources": resources(part.placement)}
-    spec = pod.pod_spec(setup, identity.child(), container, volumes, part.pod.image_pull_secrets)
+    container = pod.container(CONTAINER, image, setup, part.pod, args, mounts) | _life(part)
+    env = given.variables(part.pod, pod.environment(identity, setup))
+    container |= {"env": env, "resources": resources(part.placement)}
+    spec = pod.pod_spec(setup, part.pod, identity, container, volumes)
     spec |= where(part.placement) | _cluster_rules(part.pod, identity, digest[:SHORT])
     spec["terminationGracePeriodSeconds"] = _PRE_STOP_SECONDS + part.server.drain_seconds + _GRACE_SECONDS
-    labels = {**part.pod.labels, **identity.labels(names.COMPONENT_SERVER), names.LABEL_POD_PART: digest[:SHORT]}
-    annotations = {"annotations": dict(part.pod.annotations)} if part.pod.annotations else {}
-    return {"metadata": {"labels": labels, **annotations}, "spec": spec}
+    labels = {**identity.labels(names.COMPONENT_SERVER), names.LABEL_POD_PART: digest[:SHORT]}
+    return {"metadata": given.metadata(part.pod, labels), "spec": spec}
 
 
 def render_deployment(identity: Identity, pod_part: str, template: Manifest, replicas: int) -> Manifest:
@@ -119,13 +119,9 @@ def where(placement: Placement) -> Manifest:
         found["nodeSelector"] = placement.node_labels
     if placement.runtime_class_name:
         found["runtimeClassName"] = placement.runtime_class_name
+    if placement.affinity:
+        found["affinity"] = given.wire(placement.affinity)
     return found
-
-
-def variables(rules: Pod, identity: Identity, setup: Setup) -> list[Manifest]:
-    """Environment of a container. The pipeline's own take the place of the operator's settings of the same name."""
-    given = [*pod.environment(identity, setup), *(each.model_dump(by_alias=True) for each in rules.env)]
-    return list({each["name"]: each for each in given}.values())
 
 
 def _cluster_rules(rules: Pod, identity: Identity, short: str) -> Manifest:
@@ -140,4 +136,5 @@ def _cluster_rules(rules: Pod, identity: Identity, short: str) -> Manifest:
 
 
 def _toleration(toleration: Toleration) -> Manifest:
-    return toleration.model_dump(mode="json", by_alias=True, exclude_none=True)
+    told = toleration.model_dump(mode="json", by_alias=True)
+    return {name: each for name, each in told.items() if each}  # the API server drops an empty value

@@ -2,6 +2,8 @@
 
 import hashlib
 import lzma
+import os
+import ssl
 import tarfile
 import tempfile
 import time
@@ -63,9 +65,10 @@ def read_archive(file: IO[bytes], wanted: Wanted, file_bytes: int) -> Iterator[M
 
 
 def _fetch(archive: ArchiveDocuments, file: IO[bytes]) -> None:
+    authorities = _authorities()
     for attempt in range(1, _TRIES + 1):
         try:
-            got = _download(archive.url, file)
+            got = _download(archive.url, file, authorities)
             break
         except httpx.InvalidURL as error:
             raise UnreadableError(Why.UNREACHABLE, f"{archive.url} is no URL: {error}") from error
@@ -78,11 +81,20 @@ def _fetch(archive: ArchiveDocuments, file: IO[bytes]) -> None:
         raise UnreadableError(Why.BROKEN, f"{archive.url}: expected sha256 {archive.sha256}, got {got}")
 
 
-def _download(url: str, file: IO[bytes]) -> str:
+def _authorities() -> ssl.SSLContext:
+    """Those of the file that `SSL_CERT_FILE` names, or else the public ones."""
+    try:
+        return httpx.create_ssl_context()
+    except OSError as error:
+        named = os.environ.get("SSL_CERT_FILE", "")
+        raise UnreadableError(Why.UNREACHABLE, f"`SSL_CERT_FILE` is {named}: {error}") from error
+
+
+def _download(url: str, file: IO[bytes], authorities: ssl.SSLContext) -> str:
     file.seek(0)
     file.truncate()
     total = hashlib.sha256()
-    with httpx.stream("GET", url, follow_redirects=True, timeout=_TIMEOUT) as response:
+    with httpx.stream("GET", url, follow_redirects=True, timeout=_TIMEOUT, verify=authorities) as response:
         response.raise_for_status()
         for block in response.iter_bytes(_BLOCK):
             total.update(block)

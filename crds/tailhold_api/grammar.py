@@ -1,0 +1,59 @@
+"""How Kubernetes writes names, labels and paths: what is refused here is not refused by the first pod."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from tailhold_api.fields import Rule
+
+_WORD = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NAME = rf"{_WORD}(\.{_WORD})*"
+_LABEL_KEY = f"^({_NAME}/)?[A-Za-z0-9]([A-Za-z0-9._-]{{0,61}}[A-Za-z0-9])?$"
+_STEP = r"\.?[A-Za-z0-9_-][A-Za-z0-9._-]*"
+"""A step of a path: neither `.` nor `..`."""
+
+NAME: dict[str, Any] = {"min_length": 1, "max_length": 253, "pattern": f"^{_NAME}$"}
+"""Bounds of the name of an object."""
+WORD: dict[str, Any] = {"min_length": 1, "max_length": 50, "pattern": f"^{_WORD}$"}
+"""Bounds of a name within a pod, with room for a prefix."""
+KEY: dict[str, Any] = {"min_length": 1, "max_length": 253, "pattern": r"^\.?[A-Za-z0-9_-][A-Za-z0-9._-]*$"}
+"""Bounds of a key of a Secret or ConfigMap."""
+LABEL_KEY: dict[str, Any] = {"min_length": 1, "max_length": 317, "pattern": _LABEL_KEY}
+"""Bounds of a label's name, with or without the domain in front of it."""
+LABEL_VALUE: dict[str, Any] = {"max_length": 63, "pattern": "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$"}
+"""Bounds of a label's value, which may be empty."""
+FOLDER: dict[str, Any] = {"min_length": 2, "max_length": 255, "pattern": f"^(/{_STEP})+$"}
+"""Bounds of an absolute path that has one spelling alone."""
+SUB_PATH: dict[str, Any] = {"min_length": 1, "max_length": 255, "pattern": f"^{_STEP}(/{_STEP})*$"}
+"""Bounds of a path within a volume."""
+
+Name = Annotated[str, Field(**NAME)]
+Namespace = Annotated[str, Field(min_length=1, max_length=63, pattern=f"^{_WORD}$")]
+LabelValue = Annotated[str, Field(**LABEL_VALUE)]
+
+
+def legal_keys(field: str) -> Rule:
+    """The names in a map of labels or annotations: OpenAPI has no word for them."""
+    return Rule(
+        f"self.{field}.all(name, name.size() <= 317 && name.matches('{_LABEL_KEY.replace(chr(92), chr(92) * 2)}'))",
+        f"`{field}` must have names like `team` or `example.com/team`: letters, digits, `-`, `_` and `.`",
+        {field: {"example.com/team": "risk"}},
+        {field: {"team name": "risk"}},
+    )
+
+
+def one_of(*fields: str, accepted: dict[str, Any], refused: dict[str, Any]) -> Rule:
+    """Exactly one of the fields is given."""
+    given = ", ".join(f"has(self.{field})" for field in fields)
+    words = " and ".join((", ".join(f"`{field}`" for field in fields[:-1]), f"`{fields[-1]}`"))
+    return Rule(f"[{given}].filter(x, x).size() == 1", f"exactly one of {words} must be given", accepted, refused)
+
+
+def once(field: str, key: str, accepted: dict[str, Any], refused: dict[str, Any]) -> Rule:
+    """No two entries of a list have the same key."""
+    return Rule(
+        f"self.{field}.all(each, self.{field}.exists_one(other, other.{key} == each.{key}))",
+        f"`{field}` must have each `{key}` once: take the second one out, or change it",
+        accepted,
+        refused,
+    )
