@@ -69,7 +69,6 @@ def texts(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
 
 def owners(body: dict[str, Any]) -> list[Manifest]:
     spec = codec.load_lenient(Spec, body)
-    assume(not list(broken(spec)))
     asked = asked_for(IDENTITY.name, spec, "")
     part, build = asked.pod_digest[:SHORT], asked.build_digest[:SHORT]
     means = JobMeans("server", 4096, 500, 3, rules=spec.pod)
@@ -80,7 +79,13 @@ def owners(body: dict[str, Any]) -> list[Manifest]:
     ]
 
 
-def taken(admin: httpx.Client, owner: Manifest) -> None:
+def taken(admin: httpx.Client, body: dict[str, Any]) -> None:
+    assume(not list(broken(codec.load_lenient(Spec, body))))
+    for owner in owners(body):
+        applied(admin, owner)
+
+
+def applied(admin: httpx.Client, owner: Manifest) -> None:
     path = path_of(owner["kind"], NAMESPACE, owner["metadata"]["name"])
     answer = admin.patch(path, json=owner, params=APPLY, headers=HEADERS)
     assert answer.is_success, answer.text
@@ -96,8 +101,7 @@ FIELDS = sorted(SCHEMA["pod"]["properties"])
 def test_any_pod_is_taken(admin: httpx.Client, field: str, data: st.DataObject) -> None:
     pod = {field: data.draw(values(SCHEMA["pod"]["properties"][field]))}
     pod |= {"serviceAccountName": "a"} if field == "automountServiceAccountToken" else {}
-    for owner in owners(worlds.spec(pod=pod)):
-        taken(admin, owner)
+    taken(admin, worlds.spec(pod=pod))
 
 
 @pytest.mark.parametrize("field", ["affinity", "nodeSelector", "runtimeClassName", "tolerations"])
@@ -105,8 +109,7 @@ def test_any_pod_is_taken(admin: httpx.Client, field: str, data: st.DataObject) 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_placement_is_taken(admin: httpx.Client, field: str, data: st.DataObject) -> None:
     placement = {field: data.draw(values(SCHEMA["placement"]["properties"][field]))}
-    for owner in owners(worlds.spec(placement=placement)):
-        taken(admin, owner)
+    taken(admin, worlds.spec(placement=placement))
 
 
 def test_an_inspection_takes_the_nodes_of_the_pods_and_minds_no_neighbours() -> None:
