@@ -2,19 +2,23 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tailhold.manifest import Manifest, read_manifest
+from tailhold.room import Spared, nodes_of
 from tailhold.target import CommandError, Target
 from tailhold_api import names
 from tailhold_api.codec import load_lenient
 from tailhold_api.fields import FieldClass
+from tailhold_api.fit import misfits
 from tailhold_api.forecast import Forecast, Outage, forecast
+from tailhold_api.inspection import Inspection, models_digest
+from tailhold_api.memory import MemorySum, memory_sums
+from tailhold_api.memory import rendered as memory_lines
 from tailhold_api.parts import SHORT
-from tailhold_api.placement import Placement
-from tailhold_api.spec import Spec
+from tailhold_api.room import Node
+from tailhold_api.spec import RolloutStrategy, Spec
 from tailhold_api.status import Status
 
 EFFECTS = {
@@ -23,24 +27,6 @@ EFFECTS = {
     FieldClass.LIVE: "reaches the running pods",
     FieldClass.POLICY: "acts in the operator alone",
 }
-
-
-@dataclass(frozen=True)
-class Spared:
-    """A live pipeline, and what of it an edit does not end."""
-
-    uid: str
-    stable: str
-    """Short digest of the pod part that serves; a candidate beside it makes way for the next one."""
-
-    def ends(self, pod: Mapping[str, Any]) -> bool:
-        """Whether a pod is of a candidate that the edit supersedes."""
-        labels = pod.get("metadata", {}).get("labels") or {}
-        ours = bool(self.uid) and labels.get(names.LABEL_PIPELINE_UID) == self.uid
-        return ours and labels.get(names.LABEL_POD_PART, self.stable) != self.stable
-
-
-NOT_LIVE = Spared("", "")
 
 
 def plan(new: Path, against: Path | None, target: Target | None) -> dict[str, Any]:
@@ -59,50 +45,58 @@ def plan(new: Path, against: Path | None, target: Target | None) -> dict[str, An
     status = load_lenient(Status, live.get("status") or {}) if live else Status()
     marks = ((live or {}).get("metadata") or {}).get("annotations") or {}
     rebuild = wanted.rebuild != marks.get(names.ANNOTATION_REBUILD, "")
+    found = _inspected(target, wanted)
     try:
-        spared = _spared(live or {}, status)
-        free = free_gpus(target, wanted.spec.placement, spared)
-        return described(wanted, old, free, status, "", live=True, rebuild=rebuild)
+        nodes = nodes_of(target, wanted.spec.placement, _spared(live or {}, status))
+        return described(wanted, old, nodes, status, "", live=True, rebuild=rebuild, found=found)
     except CommandError as error:
-        return described(wanted, old, None, status, str(error), live=True, rebuild=rebuild)
+        return described(wanted, old, None, status, str(error), live=True, rebuild=rebuild, found=found)
 
 
 def described(
     wanted: Manifest,
     old: Spec | None,
-    free: Sequence[int] | None,
+    nodes: Sequence[Node] | None,
     status: Status,
     unknown: str,
     *,
     live: bool = False,
     rebuild: bool = False,
+    found: Inspection | None = None,
 ) -> dict[str, Any]:
-    """A forecast with all that is said about it; `unknown` is why free GPUs are not known.
+    """A forecast with all that is said about it; `unknown` is why the nodes are not known.
 
-    Of a `live` object the status says whether anything serves; of a file it is taken that it does.
+    Of a `live` object the status says whether anything serves; of a file it is taken that it does. `found` is what an
+    inspection of the same models gave.
     """
-    found = forecast(wanted.name, old, wanted.spec, free, rebuild=rebuild, serves=not live or status.stable is not None)
+    serves = not live or status.stable is not None
+    told = forecast(wanted.name, old, wanted.spec, nodes, rebuild=rebuild, serves=serves)
+    chunks = status.snapshot.chunks if status.snapshot else None
     return {
         "pipeline": wanted.name,
         "isNew": old is None,
         "changes": [
             {"field": each.path, "old": _plain(each.old), "new": _plain(each.new), "class": each.field_class.value}
-            for each in found.changes
+            for each in told.changes
         ],
-        "newPods": found.new_pods,
-        "newIndex": found.new_index,
-        "newContent": found.new_content,
+        "newPods": told.new_pods,
+        "newIndex": told.new_index,
+        "newContent": told.new_content,
         "gpus": {
-            "forAll": found.gpus_for_all,
-            "besideTheOld": found.gpus_beside,
-            "free": sum(free) if free is not None else None,
+            "forAll": told.gpus_for_all,
+            "besideTheOld": told.gpus_beside,
+            "free": sum(each.free.gpus for each in nodes) if nodes is not None else None,
             "unknown": unknown,
         },
+        "refused": [each.message for each in misfits(wanted.spec, found, chunks)] if found else [],
+        "memory": [_plain(each) for each in memory_sums(wanted.spec, found, chunks)] if found else None,
         "memoryMebibytesOfAllPods": wanted.spec.replicas * wanted.spec.placement.memory_mebibytes,
-        "strategy": found.strategy.value if found.strategy else None,
-        "outage": found.outage.value if found.outage else None,
+        "strategy": told.strategy.value if told.strategy else None,
+        "outage": told.outage.value if told.outage else None,
+        "podsThatFitBeside": told.fitting,
+        "noNodeCouldHoldOne": told.unfit,
         "lastStartSeconds": round(sum(status.phases.values()) / 1000) if status.phases else None,
-        "summary": list(_summary(found, old is None, status)),
+        "summary": list(_summary(told, old is None, status)),
     }
 
 
@@ -111,51 +105,17 @@ def rendered(said: Mapping[str, Any]) -> Iterator[str]:
     for each in said["changes"]:
         effect = EFFECTS[FieldClass(each["class"])]
         yield f"  {each['field']}: {json.dumps(each['old'])} -> {json.dumps(each['new'])}   [{each['class']}] {effect}"
+    yield from (f"refused when it is applied, and what serves goes on: {each}" for each in said["refused"])
     yield from said["summary"]
     gpus = said["gpus"]
     if gpus["forAll"] or gpus["besideTheOld"]:
         free = gpus["free"] if gpus["free"] is not None else f"not known {gpus['unknown']}".strip()
         yield f"GPUs: {gpus['forAll']} in the end, {gpus['besideTheOld']} more beside the old pods; free: {free}"
-    yield f"memory that all pods ask for: {said['memoryMebibytesOfAllPods']} MiB"
-
-
-def free_gpus(target: Target, placement: Placement, spared: Spared) -> tuple[int, ...] | None:
-    """Free GPUs of each node that takes pods and has the labels of `placement`. Raises CommandError."""
-    if not placement.gpu.count:
-        return None
-    nodes, pods = target.get("nodes"), target.get("pods", "--all-namespaces")
-    return count_free(nodes or {}, pods or {}, placement, spared)
-
-
-def count_free(
-    nodes: Mapping[str, Any], pods: Mapping[str, Any], placement: Placement, spared: Spared = NOT_LIVE
-) -> tuple[int, ...]:
-    """From the lists as the API server gives them. Pods that the edit ends anyway hold nothing."""
-    resource, used = placement.gpu.resource_name, dict[str, int]()
-    for pod in pods.get("items") or ():
-        node = (pod.get("spec") or {}).get("nodeName")
-        over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-        if node and not over and not spared.ends(pod):
-            used[node] = used.get(node, 0) + _asked(pod, resource)
-    fitting = [each for each in nodes.get("items") or () if _takes_pods(each, placement)]
-    return tuple(max(0, _allocatable(each, resource) - used.get(each["metadata"]["name"], 0)) for each in fitting)
-
-
-def _asked(pod: Mapping[str, Any], resource: str) -> int:
-    containers = pod["spec"].get("containers") or ()
-    return sum(int(((each.get("resources") or {}).get("limits") or {}).get(resource, 0)) for each in containers)
-
-
-def _allocatable(node: Mapping[str, Any], resource: str) -> int:
-    return int(((node.get("status") or {}).get("allocatable") or {}).get(resource, 0))
-
-
-def _takes_pods(node: Mapping[str, Any], placement: Placement) -> bool:
-    labels = node["metadata"].get("labels") or {}
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
-    fits = all(labels.get(key) == value for key, value in placement.node_labels.items())
-    return ready and fits and not (node.get("spec") or {}).get("unschedulable")
+    yield f"memory that all pods ask for: {said['memoryMebibytesOfAllPods']:,} MiB"
+    if said["memory"] is None:
+        yield "what a pod takes is added up once its models were inspected: by `tailhold inspect`, or when it is applied"
+    for each in said["memory"] or ():
+        yield from memory_lines(MemorySum.model_validate(each))
 
 
 def _summary(found: Forecast, is_new: bool, status: Status) -> Iterator[str]:
@@ -174,6 +134,8 @@ def _summary(found: Forecast, is_new: bool, status: Status) -> Iterator[str]:
 def _pods(found: Forecast, status: Status) -> str:
     if not found.new_pods:
         return "no pod is restarted"
+    if found.unfit and found.strategy is not RolloutStrategy.DRAIN_FIRST:
+        return "new pods, and no node could hold one even if nothing else ran there: they wait, what serves goes on"
     if not found.strategy and found.outage is Outage.NONE:
         return "new pods; none serves yet"
     strategy = f"new pods, strategy {found.strategy.value}: " if found.strategy else "new pods: "
@@ -187,6 +149,24 @@ def _pods(found: Forecast, status: Status) -> str:
             return f"{strategy}an outage from the stop of the old pods until the new ones are ready{last}"
         case None:
             return f"{strategy}no outage where they have room beside the old ones, else one until they are ready{last}"
+
+
+def _inspected(target: Target, wanted: Manifest) -> Inspection | None:
+    """What the operator remembers of the same models; arguments that are not asked for any more do not matter."""
+    name = names.child_name(wanted.name, "history")
+    try:
+        kept = target.get("configmap", name, *_namespaced(wanted)) or {}
+        listed = json.loads((kept.get("data") or {}).get("history.json", "{}")).get("inspections", [])
+        inspections = [load_lenient(Inspection, each) for each in listed]
+    except (CommandError, ValueError):
+        return None
+    models = models_digest(wanted.spec.generator.model, wanted.spec.embedder.model)
+    same = (each for each in inspections if each.models == models)
+    return next((each.model_copy(update={"unknown_arguments": _still(each, wanted.spec)}) for each in same), None)
+
+
+def _still(found: Inspection, spec: Spec) -> tuple[str, ...]:
+    return tuple(name for name in found.unknown_arguments if name in spec.engine.extra_args)
 
 
 def _spared(live: Mapping[str, Any], status: Status) -> Spared:

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from tailhold_api.codec import digest
 from tailhold_api.parts import Change, build_part, changes, content_part, pod_part
+from tailhold_api.room import Node, asked_by, could_fit, fitting
 from tailhold_api.spec import RolloutStrategy, Spec
 
 _ANY = "0" * 64
@@ -39,7 +40,9 @@ class Forecast:
     strategy: RolloutStrategy | None
     """How pods are replaced; None where none are, or where it depends on room that is not known."""
     fitting: int | None
-    """New pods that find their GPUs beside the old ones; None where it is not known or no GPU is asked for."""
+    """New pods that find room beside the old ones; None where it is not known."""
+    unfit: bool
+    """No node could hold such a pod, even if nothing else ran there: nothing is stopped for it."""
     outage: Outage | None
     """None where it depends on room that is not known."""
 
@@ -48,53 +51,52 @@ def forecast(
     pipeline: str,
     old: Spec | None,
     new: Spec,
-    free: Sequence[int] | None,
+    nodes: Sequence[Node] | None,
     *,
     rebuild: bool = False,
     serves: bool = True,
 ) -> Forecast:
-    """Compare two specs. `free` are the free GPUs of each node that fits; None where that is not known.
+    """Compare two specs. `nodes` are those that pods may go to; None where they are not known.
 
     With `serves` false no pod answers yet, and none can be missed.
     """
     new_pods = old is None or digest(pod_part(pipeline, old)) != digest(pod_part(pipeline, new))
     new_index = old is None or rebuild or digest(build_part(old)) != digest(build_part(new))
     content = old is not None and digest(content_part(old, _ANY)) != digest(content_part(new, _ANY))
-    each, replaced = new.placement.gpu.count, new.replicas if new_pods and old is not None and serves else 0
-    fitting = _fitting(each, new.replicas, free) if new_pods else None
-    strategy = _strategy(new.rollout.strategy, new.replicas, fitting) if replaced else None
+    replaced = new.replicas if new_pods and old is not None and serves else 0
+    room = _room(new, nodes) if new_pods else None
+    unfit = bool(new_pods and new.replicas and nodes is not None and not could_fit(asked_by(new.placement), nodes))
+    strategy = _strategy(new.rollout.strategy, new.replicas, room, unfit) if replaced else None
     return Forecast(
         changes=changes(old, new) if old else (),
         new_index=new_index,
         new_pods=new_pods,
         new_content=(content or new_index) and not new_pods,
-        gpus_for_all=each * new.replicas,
-        gpus_beside=each * replaced,
+        gpus_for_all=new.placement.gpu.count * new.replicas,
+        gpus_beside=new.placement.gpu.count * replaced,
         strategy=strategy,
-        fitting=fitting,
-        outage=_outage(new.rollout.strategy, strategy, fitting) if replaced else Outage.NONE,
+        fitting=room,
+        unfit=unfit,
+        outage=_outage(new.rollout.strategy, strategy, room) if replaced else Outage.NONE,
     )
 
 
-def _fitting(each: int, replicas: int, free: Sequence[int] | None) -> int | None:
-    """A pod's GPUs are on one node."""
-    if not each or free is None:
-        return None
-    return min(replicas, sum(count // each for count in free))
+def _room(new: Spec, nodes: Sequence[Node] | None) -> int | None:
+    return None if nodes is None else min(new.replicas, fitting(asked_by(new.placement), nodes))
 
 
-def _strategy(asked: RolloutStrategy, replicas: int, fitting: int | None) -> RolloutStrategy | None:
+def _strategy(asked: RolloutStrategy, replicas: int, room: int | None, unfit: bool) -> RolloutStrategy | None:
     if asked is not RolloutStrategy.AUTO:
         return asked
-    if fitting is None:
+    if room is None:
         return None
-    return RolloutStrategy.SURGE if fitting >= replicas else RolloutStrategy.DRAIN_FIRST
+    return RolloutStrategy.SURGE if unfit or room >= replicas else RolloutStrategy.DRAIN_FIRST
 
 
-def _outage(asked: RolloutStrategy, taken: RolloutStrategy | None, fitting: int | None) -> Outage | None:
+def _outage(asked: RolloutStrategy, taken: RolloutStrategy | None, room: int | None) -> Outage | None:
     """`Auto` stops as many old pods as new ones lack room; `DrainFirst`, where it is asked for, stops them all."""
     if taken is None:
         return None
     if taken is RolloutStrategy.SURGE:
         return Outage.NONE
-    return Outage.FEWER_PODS if asked is RolloutStrategy.AUTO and fitting else Outage.UNTIL_READY
+    return Outage.FEWER_PODS if asked is RolloutStrategy.AUTO and room else Outage.UNTIL_READY

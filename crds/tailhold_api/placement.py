@@ -57,6 +57,14 @@ class Cpu(Model):
     request_millicores: int | None = restart(None, ge=10, le=512000)
     """What a pod that shares its cores asks the scheduler for; all of `cores` where it is not given."""
 
+    @property
+    def requested_millicores(self) -> int:
+        """What a pod asks the scheduler for. One that shares its cores asks for a thousandth less than all of them: a
+        pod whose requests equal its limits would be pinned against its will."""
+        if self.exclusive:
+            return self.cores * 1000
+        return min(self.request_millicores or self.cores * 1000, self.cores * 1000 - 1)
+
 
 class Toleration(Model):
     """A taint that the pod accepts."""

@@ -11,8 +11,11 @@ from typer.testing import CliRunner
 
 from tailhold.main import app
 from tailhold.manifest import read_manifest
-from tailhold.plan import Spared, count_free, described, rendered
-from tailhold_api.placement import Placement
+from tailhold.plan import described, rendered
+from tailhold.room import Spared, count_room
+from tailhold_api.inspection import EmbedderFacts, GeneratorFacts, Inspection
+from tailhold_api.placement import Gpu, Placement
+from tailhold_api.room import Amount, Node
 from tailhold_api.status import Status
 
 
@@ -39,30 +42,50 @@ def test_programs_read_json(tmp_path: Path) -> None:
     assert (said["changes"], said["newPods"], said["summary"]) == ([], False, ["nothing changes"])
 
 
+def nodes(*gpus: int, whole: int = 2) -> tuple[Node, ...]:
+    """Nodes with much of all else."""
+    return tuple(Node(Amount(each, 64000, 1 << 20), Amount(whole, 64000, 1 << 20)) for each in gpus)
+
+
 def test_no_room_is_an_outage_of_the_last_starts_length(tmp_path: Path) -> None:
     old, new = written(tmp_path, "old"), written(tmp_path, "new", engine={"blockSizeTokens": 64})
     status = Status(phases={"startEngine": 41000, "warmUp": 1000})
-    said = described(read_manifest(new), read_manifest(old).spec, (0, 0), status, "")
+    said = described(read_manifest(new), read_manifest(old).spec, nodes(0, 0), status, "")
     text = "\n".join(rendered(said))
     assert "an outage from the stop of the old pods until the new ones are ready; the last start took 42 s" in text
     assert "GPUs: 1 in the end, 1 more beside the old pods; free: 0" in text
 
 
 def node(name: str, gpus: int, ready: str = "True", **spec: Any) -> dict[str, Any]:
-    status = {"allocatable": {"nvidia.com/gpu": str(gpus)}, "conditions": [{"type": "Ready", "status": ready}]}
+    allocatable = {"nvidia.com/gpu": str(gpus), "cpu": "7500m", "memory": "16384Ki"}
+    status = {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": ready}]}
     return {"metadata": {"name": name, "labels": {"pool": name}}, "spec": spec, "status": status}
 
 
-def pod(on: str, gpus: int, phase: str = "Running") -> dict[str, Any]:
-    containers = [{"resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}, {}]
-    return {"spec": {"nodeName": on, "containers": containers}, "status": {"phase": phase}}
+def pod(on: str, gpus: int, phase: str = "Running", **requests: str) -> dict[str, Any]:
+    given = {"limits": {"nvidia.com/gpu": str(gpus)}, "requests": requests}
+    return {"spec": {"nodeName": on, "containers": [{"resources": given}, {}]}, "status": {"phase": phase}}
 
 
-def test_free_gpus_are_counted_where_pods_may_go() -> None:
-    nodes = {"items": [node("a", 4), node("b", 4, "False"), node("c", 4, unschedulable=True), node("d", 2)]}
+def free(*lists: dict[str, Any], placement: Placement, spared: Spared | None = None) -> list[int]:
+    found = count_room(*lists, placement, spared) if spared else count_room(*lists, placement)
+    return [each.free.gpus for each in found]
+
+
+def test_room_is_counted_where_pods_may_go() -> None:
+    listed = {"items": [node("a", 4), node("b", 4, "False"), node("c", 4, unschedulable=True), node("d", 2)]}
     pods = {"items": [pod("a", 1), pod("a", 1, "Succeeded"), pod("d", 2), {"spec": {"containers": []}}]}
-    assert count_free(nodes, pods, Placement()) == (3, 0)
-    assert count_free(nodes, pods, Placement(node_selector={"pool": "d"})) == (0,)
+    assert free(listed, pods, placement=Placement()) == [3, 0]
+    assert free(listed, pods, placement=Placement(node_selector={"pool": "d"})) == [0]
+    assert free(listed, pods, placement=Placement(gpu=Gpu(product="NVIDIA-H200"))) == []
+
+
+def test_cores_and_memory_are_counted_as_the_scheduler_counts_them() -> None:
+    first = {"initContainers": [{"resources": {"requests": {"cpu": "6", "memory": "1Mi"}}}]}
+    running = pod("a", 1, cpu="1500m", memory="4Mi")
+    running["spec"] |= first
+    (found,) = count_room({"items": [node("a", 4)]}, {"items": [running]}, Placement())
+    assert found == Node(free=Amount(3, 1500, 12), whole=Amount(4, 7500, 16))
 
 
 def test_a_candidate_that_the_edit_supersedes_holds_nothing() -> None:
@@ -71,14 +94,38 @@ def test_a_candidate_that_the_edit_supersedes_holds_nothing() -> None:
     candidate = pod("a", 1) | {"metadata": {"labels": labels}}
     stable = pod("a", 1) | {"metadata": {"labels": labels | {"tailhold.dev/pod-part": "good"}}}
     lists = {"items": [node("a", 2)]}, {"items": [candidate, stable]}
-    assert count_free(*lists, Placement()) == (0,)
-    assert count_free(*lists, Placement(), Spared("u", "good")) == (1,)
-    assert count_free(*lists, Placement(), Spared("other", "good")) == (0,)
+    assert free(*lists, placement=Placement()) == [0]
+    assert free(*lists, placement=Placement(), spared=Spared("u", "good")) == [1]
+    assert free(*lists, placement=Placement(), spared=Spared("other", "good")) == [0]
+
+
+def test_what_no_node_could_hold_stops_nothing(tmp_path: Path) -> None:
+    old, new = written(tmp_path, "old"), written(tmp_path, "new", placement={"gpu": {"count": 4}})
+    said = described(read_manifest(new), read_manifest(old).spec, nodes(0, 1), Status(), "")
+    assert (said["noNodeCouldHoldOne"], said["outage"]) == (True, "None")
+    assert any("no node could hold one" in line for line in said["summary"])
+
+
+def test_the_memory_is_added_up_from_what_the_operator_found(tmp_path: Path) -> None:
+    path = written(tmp_path, "new", placement={"gpu": {"count": 1, "memoryMebibytes": 24576}})
+    facts = GeneratorFacts(parameters=8_030_261_248, weight_bytes=16_060_522_496, dtype="bfloat16", context_tokens=1024)
+    found = Inspection(digest="0" * 64, models="0" * 64, generator=facts, embedder=EmbedderFacts(dimension=384))
+    said = described(read_manifest(path), None, None, Status(), "", found=found)
+    text = "\n".join(rendered(said))
+    assert "refused when it is applied, and what serves goes on: `engine.maxModelTokens` is 2,048" in text
+    assert "15,317 MiB  weights (8,030,261,248 parameters, bfloat16)" in text
+    assert json.loads(json.dumps(said))["memory"][0]["limitMebibytes"] == 24576
+
+
+def test_models_that_nobody_looked_at_yet_are_said_to_be_so(tmp_path: Path) -> None:
+    path = written(tmp_path, "new")
+    text = "\n".join(rendered(described(read_manifest(path), None, None, Status(), "")))
+    assert "added up once its models were inspected" in text
 
 
 def test_where_nothing_serves_nothing_is_promised(tmp_path: Path) -> None:
     old, new = written(tmp_path, "old"), written(tmp_path, "new", engine={"blockSizeTokens": 64})
-    said = described(read_manifest(new), read_manifest(old).spec, (0,), Status(), "", live=True)
+    said = described(read_manifest(new), read_manifest(old).spec, nodes(0), Status(), "", live=True)
     assert (said["strategy"], said["outage"]) == (None, "None")
     assert "new pods; none serves yet" in said["summary"]
 

@@ -4,7 +4,7 @@ import math
 
 from tailhold_api import codec, names
 from tailhold_api.parts import SHORT, PodPart
-from tailhold_api.placement import Cpu, Gpu, Placement, Toleration
+from tailhold_api.placement import Gpu, Placement, Toleration
 from tailhold_api.pod import Pod
 from tailhold_operator.kinds import Manifest
 from tailhold_operator.render import given, pod
@@ -56,14 +56,7 @@ def resources(placement: Placement) -> Manifest:
     """Requests and limits. Equal where cores are owned alone, which makes the pod Guaranteed."""
     memory = mebibytes(placement.memory_mebibytes)
     limits = {"cpu": str(placement.cpu.cores), "memory": memory, **_gpus(placement.gpu)}
-    return {"limits": limits, "requests": limits | {"cpu": millicores(_requested(placement.cpu))}}
-
-
-def _requested(cpu: Cpu) -> int:
-    if cpu.exclusive:
-        return cpu.cores * 1000
-    # One thousandth less than all: a pod whose requests equal its limits would be pinned against its will.
-    return min(cpu.request_millicores or cpu.cores * 1000, cpu.cores * 1000 - 1)
+    return {"limits": limits, "requests": limits | {"cpu": millicores(placement.cpu.requested_millicores)}}
 
 
 def _gpus(gpu: Gpu) -> dict[str, str]:
