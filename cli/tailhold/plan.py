@@ -113,7 +113,7 @@ def rendered(said: Mapping[str, Any]) -> Iterator[str]:
         yield f"GPUs: {gpus['forAll']} in the end, {gpus['besideTheOld']} more beside the old pods; free: {free}"
     yield f"memory that all pods ask for: {said['memoryMebibytesOfAllPods']:,} MiB"
     if said["memory"] is None:
-        yield "what a pod takes is added up once its models were inspected: by `tailhold inspect`, or when it is applied"
+        yield "what a pod takes is added up once its models are inspected: by `tailhold inspect`, or when applied"
     for each in said["memory"] or ():
         yield from memory_lines(MemorySum.model_validate(each))
 

@@ -71,7 +71,7 @@ def test_a_pods_gpus_are_on_one_node() -> None:
     pair = {"placement": {"gpu": {"count": 2}}}
     found = forecast("docs", spec(**pair), spec(**pair, engine={"blockSizeTokens": 64}), nodes=room([1, 1, 3]))
     assert (found.fitting, found.strategy) == (1, "Surge")
-    found = forecast("docs", spec(**pair), spec(**pair, engine={"blockSizeTokens": 64}), free=[1, 1])
+    found = forecast("docs", spec(**pair), spec(**pair, engine={"blockSizeTokens": 64}), nodes=room([1, 1]))
     assert (found.fitting, found.outage) == (0, Outage.UNTIL_READY)
 
 
