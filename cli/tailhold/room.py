@@ -1,7 +1,8 @@
 """The room that a cluster has for a pod, from its nodes and pods as the API server lists them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from tailhold.target import Target
@@ -72,10 +73,12 @@ def _container(container: Mapping[str, Any], resource: str) -> Amount:
 
 
 def _amount(quantities: Mapping[str, Any], resource: str) -> Amount:
-    from kubernetes.utils.quantity import parse_quantity
+    from kubernetes.utils import quantity
+
+    parse: Callable[[Any], Decimal] = quantity.parse_quantity
 
     def read(name: str, factor: int = 1) -> int:
-        return int(parse_quantity(quantities.get(name, 0)) * factor)
+        return int(parse(quantities.get(name, 0)) * factor)
 
     return Amount(read(resource), read("cpu", 1000), read("memory") // _MEBIBYTE)
 
