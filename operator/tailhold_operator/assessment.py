@@ -65,6 +65,8 @@ def assess_all(case: Case) -> Findings:
 
 
 def _index_loaded(case: Case) -> Finding:
+    if case.building.needs_job and not case.inspecting.finding.holds:
+        return waiting(_held_by(case.inspecting), "no index is built yet; see Accepted")
     if case.target is None and not case.building.finding.holds:
         return case.building.finding
     if case.target is None:

@@ -78,7 +78,8 @@ def desire(
     identity = around.identity
     always = (config.render_history(step.history, identity), config.render_key(around.public_key, identity))
     inspection = _inspection(seen, asked, inspecting, around)
-    index = _index(asked, building, step.history, around)
+    # No hours go into an index for models that turn out not to be there, or not to fit.
+    index = _index(asked, building, step.history, around) if inspecting.finding.holds else ()
     revision = _revision(seen, asked, target, around)
     mounted = [_mounted(seen, part, each, target, identity) for part, each in contents.items()]
     pods = [each for part, count in step.replicas.items() if (each := _deployment(seen, asked, around, part, count))]
