@@ -75,7 +75,7 @@ def memory_sums(spec: Spec, facts: Inspection, chunks: int | None) -> tuple[Memo
     if not on_card:
         return (host,)
     limit = card_of(spec.placement.gpu).memory_mebibytes
-    return _sum(Place.GPU, _card(spec, facts.generator, facts.embedder, limit), limit), host
+    return _sum(Place.GPU, _card(spec, facts.generator, facts.embedder), limit), host
 
 
 def kv_bytes_per_token(spec: Spec, facts: GeneratorFacts) -> int:
@@ -95,8 +95,8 @@ def rendered(found: MemorySum) -> tuple[str, ...]:
     return (f"memory of {place}: {found.mebibytes:,}{limit} MiB", *lines)
 
 
-def _card(spec: Spec, model: GeneratorFacts, embedder: EmbedderFacts, limit: int | None) -> Iterable[Line]:
-    """Of each GPU. Tensor parallelism shares out weights, heads and the feed-forward part."""
+def engine_lines(spec: Spec, model: GeneratorFacts) -> Iterable[Line]:
+    """What the engine takes of each GPU. Tensor parallelism shares out weights, heads and the feed-forward part."""
     engine = spec.engine
     yield _weights(spec, model)
     if engine.gpu_memory_fraction is None:
@@ -106,9 +106,13 @@ def _card(spec: Spec, model: GeneratorFacts, embedder: EmbedderFacts, limit: int
     yield _activations(spec, model)
     if not engine.enforce_eager:
         yield Line(what="CUDA graphs", mebibytes=_GRAPH_MEBIBYTES, how="`engine.compile.cudaGraphs`")
+    yield Line(what="CUDA and its libraries", mebibytes=_CARD_PROGRAM_MEBIBYTES)
+
+
+def _card(spec: Spec, model: GeneratorFacts, embedder: EmbedderFacts) -> Iterable[Line]:
+    yield from engine_lines(spec, model)
     if spec.embedder.device is not EmbedderDevice.CPU:
         yield from _encoder(embedder)
-    yield Line(what="CUDA and its libraries", mebibytes=_CARD_PROGRAM_MEBIBYTES)
 
 
 def _host(
