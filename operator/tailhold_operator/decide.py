@@ -203,9 +203,18 @@ def _paused(decision: Decision) -> Decision:
     findings = dict(decision.findings)
     if pending or not findings[ConditionType.ROLLED_OUT].holds:
         findings[ConditionType.ROLLED_OUT] = paused
-    if decision.building and decision.building.needs_job:
-        findings |= dict.fromkeys((ConditionType.INDEX_LOADED, ConditionType.MODEL_LOADED), paused)
+    if _is_unstarted(decision):
+        loads = (ConditionType.INDEX_LOADED, ConditionType.MODEL_LOADED)
+        findings |= {kind: paused for kind in loads if not findings[kind].holds and not findings[kind].stalled}
     return _without_acts(decision, findings)
+
+
+def _is_unstarted(decision: Decision) -> bool:
+    """Whether a pause holds up the very beginning: no index Job or no pods of what is asked for."""
+    if decision.building and decision.building.needs_job:
+        return True
+    target = decision.target
+    return target is not None and target.status.pod_digest[:SHORT] not in (decision.sides or {})
 
 
 def _is_note(write: Apply | Delete) -> bool:

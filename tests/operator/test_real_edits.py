@@ -1,6 +1,7 @@
 """Edits of a pipeline on a real API server: what it takes, what it says, and what the operator makes of it."""
 
 import httpx
+from kstatus import kstatus
 from places import Place
 from spec_edits import every_field_edit
 from spec_examples import MINIMAL, merged
@@ -62,3 +63,13 @@ async def test_an_autoscaler_cannot_go_beyond_the_bounds(place: Place) -> None:
     await place.put(MINIMAL)
     refused = await scaled(place, 2000)
     assert (refused.status_code, "less than or equal to 1000" in refused.text) == (422, True)
+
+
+async def test_a_pipeline_that_nobody_looked_at_passes_for_no_finished_one(place: Place) -> None:
+    """kstatus takes an object without a status for a finished one; the schema's default says that it is not."""
+    await place.put(MINIMAL)
+    made = await place.pipeline()
+    assert (made["status"]["observedGeneration"], kstatus(made)) == (-1, "InProgress")
+    await place.step()
+    seen = await place.pipeline()
+    assert seen["status"]["observedGeneration"] == seen["metadata"]["generation"]
