@@ -15,6 +15,7 @@ import yaml
 from api_server import CRD, ApiServer
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from pydantic.alias_generators import to_snake
 from worlds import spec
 
 from tailhold.manifest import ManifestError, read_manifests
@@ -89,6 +90,8 @@ def wrong_specs() -> Iterator[Wrong]:
             yield f"{where} {name}", placed(path, value)
         if "properties" in schema:
             yield f"{where} unknown field", placed((*path, "tpoK"), 1)
+        if path[-1] != path[-1].lower():
+            yield f"{where} by its Python name", placed((*path[:-1], to_snake(path[-1])), 1)
     for name in SCHEMA["required"]:
         yield f"{name} missing", {key: value for key, value in COMPLETE.items() if key != name}
         yield f"{name} null", COMPLETE | {name: None}
