@@ -4,6 +4,7 @@ Lax by nature, in the API server alone: null in a field that may be left out is 
 """
 
 import copy
+import math
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +50,9 @@ def wrong_values(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         yield "too small", schema["minimum"] - 1
     if "maximum" in schema:
         yield "too large", schema["maximum"] + 1
+    if kind == "number":  # a bound that is no whole number is cut to one where the value is
+        yield "the whole number below", math.ceil(schema["minimum"]) - 1
+        yield "the whole number above", math.floor(schema["maximum"]) + 1
     if "multipleOf" in schema:
         yield "no multiple", schema["multipleOf"] + 1
     if "enum" in schema:
