@@ -1,6 +1,7 @@
 """Fixtures of the tests that need the real thing."""
 
 import pytest
+from hypothesis import settings
 from rich.console import Console
 
 from tailhold.provision import equip, target_of
@@ -9,6 +10,9 @@ from tailhold.target import Target
 from tailhold_local import Cluster
 
 pytest_plugins = ["tailhold_local.pytest_plugin"]
+# A law is no timed assertion: on a busy machine an example may take as long as it likes.
+settings.register_profile("tailhold", deadline=None)
+settings.load_profile("tailhold")
 
 
 @pytest.fixture(scope="session")

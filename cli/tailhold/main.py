@@ -198,6 +198,27 @@ def plan(
 
 
 @app.command()
+def inspect(
+    manifest: Annotated[Path | None, typer.Argument(help="A file with a RagPipeline.")] = None,
+    claims: Annotated[
+        Path | None, typer.Option(help="Folder with a folder for each claim; without it what `serve` uses.")
+    ] = None,
+    part: Annotated[Path | None, typer.Option(help="In the inspection Job: what to look at.")] = None,
+) -> None:
+    """Look at the models of a RagPipeline and add up the memory that a pod takes; nothing is loaded or started.
+
+    Facts come from configs, tokenizers and the headers of safetensors. The exit code is 1 where something does not fit.
+    """
+    from tailhold.inspection import by_hand, in_job
+
+    if part:
+        sys.exit(in_job(part))
+    if manifest is None:
+        raise typer.BadParameter("name a manifest, as in `tailhold inspect examples/ragpipeline.yaml`")
+    sys.exit(by_hand(manifest, claims))
+
+
+@app.command()
 def ask(
     question: Annotated[str, typer.Argument(help="What you want to know.")],
     url: Annotated[str, typer.Option(help="Where the pipeline is served, ending in /v1.")] = "http://127.0.0.1:8000/v1",

@@ -154,7 +154,7 @@ def _takes_pods(node: Mapping[str, Any], placement: Placement) -> bool:
     labels = node["metadata"].get("labels") or {}
     conditions = (node.get("status") or {}).get("conditions") or ()
     ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
-    fits = all(labels.get(key) == value for key, value in placement.node_selector.items())
+    fits = all(labels.get(key) == value for key, value in placement.node_labels.items())
     return ready and fits and not (node.get("spec") or {}).get("unschedulable")
 
 

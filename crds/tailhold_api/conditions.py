@@ -9,7 +9,7 @@ class ConditionType(StrEnum):
     READY = "Ready"
     """The summary: the newest spec is what serves."""
     ACCEPTED = "Accepted"
-    """The spec is understood and can be carried out."""
+    """The spec is understood, and models, card and memory were found to be what it needs."""
     AVAILABLE = "Available"
     """Some revision answers questions, whatever becomes of the newest one."""
     INDEX_LOADED = "IndexLoaded"
@@ -34,6 +34,12 @@ class Reason(StrEnum):
     """All is as the spec asks. Nothing to do."""
     INVALID_SPEC = "InvalidSpec"
     """The spec is refused; the message names field, value and what is allowed. Correct it and apply again."""
+    INSPECTING = "Inspecting"
+    """A Job looks at the models' files and at the server's image, so that what cannot run is said before a pod starts.
+    Wait; the message says what holds it up."""
+    DOES_NOT_FIT = "DoesNotFit"
+    """The models, the card or the memory cannot be as the spec asks; the message names field, value and what is there.
+    What serves goes on. Correct the spec, or put other files in the model's place."""
     NAME_CONFLICT = "NameConflict"
     """An object of the name that is needed belongs to somebody else and is left alone. Rename the pipeline, or remove
     the object."""

@@ -4,15 +4,35 @@ from typing import ClassVar
 
 from tailhold_api.fields import Model, Rule, part, restart
 
+LABEL_PRODUCT = "nvidia.com/gpu.product"
+"""What NVIDIA's feature discovery says of a node."""
+
 
 class Gpu(Model):
     """The pod's GPUs."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.count > 0 || (!has(self.product) && !has(self.memoryMebibytes))",
+            "`product` and `memoryMebibytes` may not be given when `count` is 0: there is no GPU; take them away",
+            {"count": 1, "product": "NVIDIA-H200"},
+            {"count": 0, "product": "NVIDIA-H200"},
+        ),
+    )
 
     count: int = restart(1, ge=0, le=16)
     """GPUs of one pod. 0 serves on the CPU, with the CPU build of the server's image."""
     resource_name: str = restart("nvidia.com/gpu", max_length=253, pattern=r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$")
     """The device plugin's resource, used once in requests and limits: `nvidia.com/gpu`, `nvidia.com/mig-3g.20gb`,
     `amd.com/gpu`."""
+    product: str | None = restart(None, max_length=63, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
+    """The kind of card, as NVIDIA's feature discovery labels nodes with `nvidia.com/gpu.product`: `NVIDIA-H200`. Pods
+    then run on nodes of this label alone. Memory and compute capability of the usual cards are known by it, so that
+    what cannot fit or run is refused before a pod starts."""
+    memory_mebibytes: int | None = restart(None, ge=256, le=4194304)
+    """Memory of one GPU, as `nvidia-smi` shows it. With it, or a known `product`, weights, KV cache and all else have
+    to add up to no more; without both the sum is shown and not judged. Chooses no node: use `product` or
+    `placement.nodeSelector` for that."""
 
 
 class Cpu(Model):
@@ -59,7 +79,8 @@ class Placement(Model):
     memory_mebibytes: int = restart(8192, ge=512, le=16777216)
     """Request and limit of the pod's memory: weights on the host, index on the CPU, shared memory and caches in it."""
     shared_memory_mebibytes: int = restart(1024, ge=64, le=1048576)
-    """Size of /dev/shm, counted within `memoryMebibytes`. The engine's processes talk through it."""
+    """Size of /dev/shm, counted within `memoryMebibytes`. The engine's processes talk through it. What
+    `engine.kvOffloadMebibytes` asks for is added to it: vLLM keeps those blocks there."""
     cache_mebibytes: int = restart(8192, ge=128, le=1048576)
     """Size limit of the volume for HOME and all caches: the root file system is read-only."""
     node_selector: dict[str, str] = restart({}, max_length=32)
@@ -68,3 +89,8 @@ class Placement(Model):
     """Taints that the pod accepts, beside `nvidia.com/gpu`, which GPU pods always accept."""
     runtime_class_name: str | None = restart(None, max_length=253)
     """RuntimeClass of the pod; unset by default, `nvidia` on clusters that need it."""
+
+    @property
+    def node_labels(self) -> dict[str, str]:
+        """All labels that a node must have, that of the GPU's product among them."""
+        return dict(self.node_selector) | ({LABEL_PRODUCT: self.gpu.product} if self.gpu.product else {})

@@ -53,9 +53,13 @@ _BAD_INDEX, _EMPTY, _NO_BUILD = Reason.SNAPSHOT_REFUSED, Reason.EMPTY_INDEX, Rea
 _PUSHES, _DECLINED, _DRAINS = Reason.PUSHING_CONTENT, Reason.CONTENT_REFUSED, Reason.DRAINING
 _QUOTA, _APPLY, _SPEC = Reason.POD_REFUSED, Reason.APPLY_REFUSED, Reason.INVALID_SPEC
 _PAUSED, _NONE, _NAME, _PENDING = Reason.PAUSED, Reason.NO_REPLICAS, Reason.NAME_CONFLICT, Reason.PENDING
+_LOOKS, _UNFIT = Reason.INSPECTING, Reason.DOES_NOT_FIT
 _SEE = Reason.WAITING_FOR_PODS  # nothing to load it: the failure stands elsewhere
 
 SITUATIONS: dict[str, Row] = {
+    "models and image are inspected": Row(_SOON, _LOOKS, _LOOKS, _SEE, _LOOKS, _NO_PODS, _LOOKS),
+    "the inspection fails": Row(_NEVER, _NO_START, _NO_START, _SEE, _NO_START, _NO_PODS, _NO_START),
+    "the models do not fit": Row(_NEVER, _UNFIT, _UNFIT, _SEE, _UNFIT, _NO_PODS, _UNFIT),
     "the first index is built": Row(_SOON, _BUILDS, None, _BUILDS, _NO_INDEX, _NO_PODS, _NO_INDEX),
     "the index Job finds no node": Row(_SOON, _NO_NODE, None, _NO_NODE, _NO_INDEX, _NO_PODS, _NO_INDEX),
     "the first build failed": Row(_NEVER, _NO_BUILD, None, _NO_BUILD, _NO_INDEX, _NO_PODS, _NO_BUILD),
@@ -72,6 +76,8 @@ SITUATIONS: dict[str, Row] = {
         _NOW, None, None, None, None, None, None, Reason.ENGINE_DIFFERS
     ),
     "it serves, and its pods begin to fail": Row(_NEVER, _LOOPS, None, _SEE, _LOOPS, _LOOPS, _LOOPS),
+    "an edit: it is inspected, the old pods serve": Row(_SOON, _LOOKS, _LOOKS, _SEE, _LOOKS, None, _LOOKS),
+    "an edit: it does not fit, the old pods serve": Row(_NEVER, _UNFIT, _UNFIT, _SEE, _UNFIT, None, _UNFIT),
     "an edit: new pods load, the old ones serve": Row(_SOON, _LOADS, None, _LOADS, _LOADS, None, _ROLLS),
     "an edit: no GPU beside the old pods": Row(_SOON, _NO_GPU, None, _NO_GPU, _NO_GPU, None, _ROLLS),
     "an edit: the old pods made room": Row(_SOON, _LOADS, None, _LOADS, _LOADS, _DRAINS, _DRAINS),
@@ -86,12 +92,12 @@ SITUATIONS: dict[str, Row] = {
     "an edit that is not understood, the old one serves": Row(_NEVER, _SPEC, _SPEC, None, None, None, _SPEC),
     "not understood, and nothing serves": Row(_NEVER, _SPEC, _SPEC, _SPEC, _SPEC, _SPEC, _SPEC),
     "paused, and an edit waits": Row(_SOON, _PAUSED, None, _PAUSED, _PAUSED, None, _PAUSED),
-    "paused from the first": Row(_SOON, _PAUSED, None, _PAUSED, _PAUSED, _NO_PODS, _PAUSED),
+    "paused from the first": Row(_SOON, _PAUSED, _PAUSED, _PAUSED, _PAUSED, _NO_PODS, _PAUSED),
     "paused, and nothing waits": Row(_NOW, None, None, None, None, None, None),
     "no replicas are asked for": Row(_NOW, None, None, _NONE, _NONE, _NONE, None),
     "no replicas from the first": Row(_NOW, None, None, _NONE, _NONE, _NONE, None),
-    "a name is taken by somebody else": Row(_NEVER, _NAME, _NAME, _BUILDS, _NO_INDEX, _NO_PODS, _NO_INDEX),
-    "a deleted namesake is still leaving": Row(_SOON, _BUILDS, None, _BUILDS, _NO_INDEX, _NO_PODS, _PENDING),
+    "a name is taken by somebody else": Row(_NEVER, _NAME, _NAME, _BUILDS, _LOOKS, _NO_PODS, _LOOKS),
+    "a deleted namesake is still leaving": Row(_SOON, _LOOKS, _LOOKS, _BUILDS, _LOOKS, _NO_PODS, _PENDING),
 }
 """By what the pipeline is in; the text names the row in the tests too. Before its first look the operator has said
 nothing: `status.observedGeneration` is then -1, or that of an older spec, and kstatus is InProgress."""

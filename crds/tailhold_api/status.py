@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from tailhold_api.fields import Model
+from tailhold_api.memory import MemorySum
 
 
 class Condition(Model):
@@ -115,6 +116,8 @@ class Status(Model):
     """Label selector of the serving pods, for autoscalers."""
     snapshot: SnapshotStatus | None = None
     """The newest index snapshot."""
+    memory: tuple[MemorySum, ...] = Field((), max_length=2)
+    """What a pod of the newest spec takes of its GPU's memory and of its own, added up before it is started."""
     progress: Progress | None = None
     """The long step that runs now."""
     last_change: tuple[FieldChange, ...] = Field((), max_length=64)

@@ -25,7 +25,13 @@ class Happening:
 
 def happenings(before: Status, after: Status) -> tuple[Happening, ...]:
     """What changed from one status to the next."""
-    return (*_built(before, after), *_drained(before, after), *_served(before, after), *_failed(before, after))
+    return (
+        *_built(before, after),
+        *_drained(before, after),
+        *_served(before, after),
+        *_failed(before, after),
+        *_lost(before, after),
+    )
 
 
 def _built(before: Status, after: Status) -> Iterator[Happening]:
@@ -62,6 +68,17 @@ def _failed(before: Status, after: Status) -> Iterator[Happening]:
         if then is None or (then.status, then.reason) != (now.status, now.reason):
             yield Happening(reason, f"{now.reason}: {now.message}", f"{now.reason}{now.observed_generation}", True)
             return
+
+
+def _lost(before: Status, after: Status) -> Iterator[Happening]:
+    """That nothing answers any more, unless it was asked for; and that it does again."""
+    now, then = _find(after, ConditionType.AVAILABLE), _find(before, ConditionType.AVAILABLE)
+    if now is None or then is None or now.status == then.status:
+        return
+    if now.status == "True" and before.stable:
+        yield Happening("Available", "questions are answered again", now.last_transition_time)
+    if now.status == "False" and now.reason != Reason.NO_REPLICAS:
+        yield Happening("Unavailable", f"{now.reason}: {now.message}", now.last_transition_time, warns=True)
 
 
 _WARNINGS = {

@@ -10,12 +10,14 @@ from tailhold_api.engine import Engine
 from tailhold_api.parts import SHORT
 from tailhold_operator.findings import FINE, Finding, stuck, waiting
 from tailhold_operator.indexing import Building
+from tailhold_operator.inspecting import Inspecting
 from tailhold_operator.observe import Pod, Report
 from tailhold_operator.revisions import Asked, Target
 from tailhold_operator.rollout import Side, Step
 from tailhold_operator.sides import answers
 
 _OF_INDEX = (Reason.SNAPSHOT_REFUSED, Reason.CONTENT_REFUSED)
+_SEE_ACCEPTED = "no pod of the newest revision is started yet; see Accepted"
 Findings = Mapping[ConditionType, Finding]
 
 
@@ -26,6 +28,7 @@ class Case:
     asked: Asked
     target: Target | None
     building: Building
+    inspecting: Inspecting
     step: Step
     sides: Mapping[str, Side]
     pods: tuple[Pod, ...]
@@ -52,7 +55,7 @@ def assess_all(case: Case) -> Findings:
     """All conditions but the summaries."""
     matches = _engine_matches(case)
     return {
-        ConditionType.ACCEPTED: FINE,
+        ConditionType.ACCEPTED: case.inspecting.finding,
         ConditionType.INDEX_LOADED: _index_loaded(case),
         ConditionType.MODEL_LOADED: _model_loaded(case),
         ConditionType.AVAILABLE: _available(case),
@@ -62,8 +65,10 @@ def assess_all(case: Case) -> Findings:
 
 
 def _index_loaded(case: Case) -> Finding:
-    if case.target is None:
+    if case.target is None and not case.building.finding.holds:
         return case.building.finding
+    if case.target is None:
+        return waiting(Reason.WAITING_FOR_PODS, _SEE_ACCEPTED)
     wanted = case.target.status.snapshot
     if any(report.snapshot == wanted for report in case.told):
         return FINE
@@ -73,6 +78,8 @@ def _index_loaded(case: Case) -> Finding:
 
 
 def _model_loaded(case: Case) -> Finding:
+    if case.target is None and not case.inspecting.finding.holds:
+        return waiting(_held_by(case.inspecting), _SEE_ACCEPTED)
     if case.target is None:
         return Finding(False, Reason.WAITING_FOR_INDEX, case.building.finding.message, case.building.finding.stalled)
     if any(report.pod_digest == case.target.status.pod_digest for report in case.told):
@@ -110,6 +117,10 @@ def differences(asked: Engine, engine: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
+def _held_by(inspecting: Inspecting) -> Reason:
+    return inspecting.finding.reason if inspecting.finding.stalled else Reason.INSPECTING
+
+
 def _available(case: Case) -> Finding:
     side = case.sides.get(case.serving or "")
     if side and side.ready:
@@ -122,6 +133,9 @@ def _available(case: Case) -> Finding:
 
 
 def _rolled_out(case: Case) -> Finding:
+    if case.target is None and not case.inspecting.finding.holds:
+        stalled = case.inspecting.finding.stalled
+        return Finding(False, _held_by(case.inspecting), _SEE_ACCEPTED, stalled)
     if case.target is None:
         finding = case.building.finding
         return (

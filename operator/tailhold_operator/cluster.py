@@ -39,8 +39,8 @@ class Cluster(Protocol):
     async def apply(self, manifest: Manifest, uid: str) -> None:
         """Make an object so. With a UID it has to be that very object; without one it is made."""
 
-    async def label(self, ref: Ref, uid: str, labels: Mapping[str, str]) -> None:
-        """Put labels on that very object and change nothing else of it."""
+    async def merge(self, ref: Ref, uid: str, change: Manifest) -> None:
+        """Change of that very object only what is named; a null takes away."""
 
     async def delete(self, ref: Ref, uid: str) -> None:
         """Take that very object away, and what hangs on it. Gone already is fine."""
@@ -93,9 +93,9 @@ class KubernetesCluster:
         query = {"fieldManager": names.FIELD_MANAGER, **force}
         await self._ask("PATCH", path_of(ref.kind, ref.namespace, ref.name), query, body, _APPLY)
 
-    async def label(self, ref: Ref, uid: str, labels: Mapping[str, str]) -> None:
-        """Put labels on that very object and change nothing else of it."""
-        body = {"metadata": {"uid": uid, "labels": dict(labels)}}
+    async def merge(self, ref: Ref, uid: str, change: Manifest) -> None:
+        """Change of that very object only what is named; a null takes away."""
+        body = change | {"metadata": change.get("metadata", {}) | {"uid": uid}}
         query = {"fieldManager": names.FIELD_MANAGER}
         await self._ask("PATCH", path_of(ref.kind, ref.namespace, ref.name), query, body, _MERGE)
 

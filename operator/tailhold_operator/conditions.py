@@ -9,9 +9,9 @@ from tailhold_api.conditions import ConditionType, Reason
 from tailhold_api.status import Condition
 from tailhold_operator.findings import FINE, Finding, stuck
 
-_LONGEST = (4096, 2048, 1024, 768)
+_LONGEST = (4096, 2048, 1024, 640)
 """Bytes that one message may have: the most with which all of them fit."""
-_ROOM = 6144
+_ROOM = 5120
 """Bytes of all messages together: a status is kept whole by etcd, in every watch and by every controller's cache."""
 _CUT = "..."
 _ORDER = (

@@ -4,18 +4,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from tailhold_api import codec
 from tailhold_api.conditions import ConditionType, Reason
 from tailhold_api.parts import SHORT, ContentPart
 from tailhold_operator.assessment import Case, Findings, assess_all
 from tailhold_operator.conditions import refused
 from tailhold_operator.content import Spread, spread
-from tailhold_operator.desire import Around, desire, image_of, template_of
+from tailhold_operator.desire import Around, desire, image_of, inspection_of, template_of
 from tailhold_operator.findings import Finding, stuck, waiting
 from tailhold_operator.history import Failure, History
 from tailhold_operator.indexing import Building, assess
-from tailhold_operator.observe import Pod, Seen, jobs_of, pods_of
+from tailhold_operator.inspecting import Inspecting, judged, proven
+from tailhold_operator.inspecting import assess as assess_inspection
+from tailhold_operator.observe import Pod, Seen, inspections_of, jobs_of, pods_of
 from tailhold_operator.parsing import read_history, read_spec, rebuild_mark
-from tailhold_operator.plan import Apply, Delete, plan
+from tailhold_operator.plan import Apply, Delete, Merge, plan
 from tailhold_operator.render.config import ANNOTATION_DIGEST
 from tailhold_operator.render.front import served_part
 from tailhold_operator.revisions import Asked, Target, asked_for, content_by_digest, noted, target_of
@@ -39,11 +42,12 @@ class Push:
 class Decision:
     """What is to be done, and what is to be said."""
 
-    writes: tuple[Apply | Delete, ...]
+    writes: tuple[Apply | Merge | Delete, ...]
     pushes: tuple[Push, ...]
     history: History
     findings: Findings
     building: Building | None = None
+    inspecting: Inspecting | None = None
     target: Target | None = None
     asked: Asked | None = None
     sides: Mapping[str, Side] | None = None
@@ -90,19 +94,23 @@ def _decide(seen: Seen, asked: Asked, history: History, around: Around, now: dat
     building = assess(asked.build_digest, known, jobs_of(seen), pods, seen.progress)
     if building.snapshot and not history.snapshot_of(asked.build_digest):
         history = history.with_snapshot(building.snapshot)
-    target = _target(seen, asked, building, around)
+    inspecting = _inspecting(seen, asked, building, history, around)
+    if inspecting.found:
+        history = history.with_inspection(inspecting.found)
+    target = _target(seen, asked, building, around) if inspecting.finding.holds else None
     sides = sides_of(seen, pods, target.status if target else None, asked.pod.placement.gpu.resource_name)
     serving = _serving(seen, asked, history, around)
     going = leaving(pods, (serving, asked.pod_digest[:SHORT]), now)
     step = _step(asked, target, serving, sides, history, going, now)
     contents = _contents(seen, step, target, around)
     pushes = tuple(_pushes(seen, pods, contents, target))
-    wanted = desire(seen, asked, target, building, step, contents, around)
+    wanted = desire(seen, asked, target, building, inspecting, step, contents, around)
     writes = plan(wanted.manifests, seen.children, wanted.kept)
     case = Case(
         asked,
         target,
         building,
+        inspecting,
         step,
         sides,
         pods,
@@ -110,8 +118,9 @@ def _decide(seen: Seen, asked: Asked, history: History, around: Around, now: dat
         serving,
         _is_pushing(contents, asked, target),
     )
-    wait = _wait(step, building, pushes)
-    return Decision(writes, pushes, step.history, assess_all(case), building, target, asked, sides, serving, wait)
+    wait = _wait(step, building, inspecting, pushes)
+    findings = assess_all(case)
+    return Decision(writes, pushes, step.history, findings, building, inspecting, target, asked, sides, serving, wait)
 
 
 def _serving(seen: Seen, asked: Asked, history: History, around: Around) -> str | None:
@@ -123,6 +132,18 @@ def _serving(seen: Seen, asked: Asked, history: History, around: Around) -> str 
     if named and (history.served(named) or named in (tried, asked.pod_digest[:SHORT])):
         return named
     return history.revisions[0].pod_digest[:SHORT]
+
+
+def _inspecting(seen: Seen, asked: Asked, building: Building, history: History, around: Around) -> Inspecting:
+    part = inspection_of(seen, asked, around)
+    digest = codec.digest(part)
+    snapshot = building.snapshot
+    chunks = snapshot.chunks if snapshot else None
+    known = history.inspection_of(digest)
+    inspecting = assess_inspection(digest, known, inspections_of(seen), pods_of(seen))
+    if history.proves(asked.pod_digest, snapshot.digest if snapshot else None):
+        return proven(inspecting, asked.spec, chunks)
+    return judged(inspecting, asked.spec, chunks)
 
 
 def _target(seen: Seen, asked: Asked, building: Building, around: Around) -> Target | None:
@@ -189,8 +210,9 @@ def _is_pushing(contents: Mapping[str, Spread], asked: Asked, target: Target | N
     return bool(target and mine and (mine.push or mine.mount != target.status.content_digest))
 
 
-def _wait(step: Step, building: Building, pushes: tuple[Push, ...]) -> timedelta | None:
+def _wait(step: Step, building: Building, inspecting: Inspecting, pushes: tuple[Push, ...]) -> timedelta | None:
     waits = [step.wait] if step.wait else []
+    waits += [POLL] if not inspecting.finding.holds and not inspecting.finding.stalled else []
     waits += [POLL] if not building.snapshot and not building.finding.stalled else []
     waits += [SOON] if pushes else []
     return min(waits, default=None)
@@ -203,6 +225,8 @@ def _paused(decision: Decision) -> Decision:
     findings = dict(decision.findings)
     if pending or not findings[ConditionType.ROLLED_OUT].holds:
         findings[ConditionType.ROLLED_OUT] = paused
+    if decision.inspecting and decision.inspecting.needs_job:
+        findings[ConditionType.ACCEPTED] = paused
     if _is_unstarted(decision):
         loads = (ConditionType.INDEX_LOADED, ConditionType.MODEL_LOADED)
         findings |= {kind: paused for kind in loads if not findings[kind].holds and not findings[kind].stalled}
@@ -210,14 +234,15 @@ def _paused(decision: Decision) -> Decision:
 
 
 def _is_unstarted(decision: Decision) -> bool:
-    """Whether a pause holds up the very beginning: no index Job or no pods of what is asked for."""
-    if decision.building and decision.building.needs_job:
+    """Whether a pause holds up the very beginning: no Job or no pods of what is asked for."""
+    jobs = (decision.inspecting, decision.building)
+    if any(each.needs_job for each in jobs if each):
         return True
     target = decision.target
     return target is not None and target.status.pod_digest[:SHORT] not in (decision.sides or {})
 
 
-def _is_note(write: Apply | Delete) -> bool:
+def _is_note(write: Apply | Merge | Delete) -> bool:
     """Whether a write only remembers something."""
     return isinstance(write, Apply) and write.manifest["metadata"]["name"].endswith("-history")
 

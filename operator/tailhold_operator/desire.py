@@ -3,16 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tailhold_api import names
+from tailhold_api import codec, names
+from tailhold_api.inspection import InspectionPart, inspection_part
 from tailhold_api.parts import SHORT
 from tailhold_operator.content import Spread
 from tailhold_operator.history import History
 from tailhold_operator.indexing import Building, surplus
+from tailhold_operator.inspecting import Inspecting
 from tailhold_operator.kinds import Manifest, Ref, label_of, ref_of
 from tailhold_operator.observe import Seen, jobs_of, pods_of
 from tailhold_operator.render import config, front
 from tailhold_operator.render.identity import Identity
 from tailhold_operator.render.index import JobMeans, render_job
+from tailhold_operator.render.inspection import render_inspection_job
 from tailhold_operator.render.server import render_deployment, render_template
 from tailhold_operator.render.setup import Setup
 from tailhold_operator.revisions import Asked, Target, content_by_digest, kept_configs
@@ -55,11 +58,18 @@ def image_of(template: Manifest) -> str:
     return str(template["spec"]["containers"][0]["image"])
 
 
+def inspection_of(seen: Seen, asked: Asked, around: Around) -> InspectionPart:
+    """What has to be looked at before the pods that are asked for are started."""
+    template = template_of(seen, asked, around, asked.pod_digest[:SHORT])
+    return inspection_part(asked.pod, image_of(template) if template else "")
+
+
 def desire(
     seen: Seen,
     asked: Asked,
     target: Target | None,
     building: Building,
+    inspecting: Inspecting,
     step: Step,
     contents: Mapping[str, Spread],
     around: Around,
@@ -71,13 +81,24 @@ def desire(
         front.render_account(identity),
         config.render_key(around.public_key, identity),
     )
+    inspection = _inspection(seen, asked, inspecting, around)
     index = _index(asked, building, step.history, around)
     revision = _revision(seen, asked, target, around)
     mounted = [_mounted(seen, part, each, target, identity) for part, each in contents.items()]
     pods = [_deployment(seen, asked, around, part, count) for part, count in step.replicas.items()]
     front_door = (front.render_service(identity, step.serving), front.render_budget(identity))
-    manifests = (*always, *index, *revision, *mounted, *(front_door if step.serving else ()), *pods)
-    return Desire(tuple(each for each in manifests if each), _kept(seen, asked, target, building, step, identity))
+    manifests = (*always, *inspection, *index, *revision, *mounted, *(front_door if step.serving else ()), *pods)
+    return Desire(
+        tuple(each for each in manifests if each), _kept(seen, asked, target, building, inspecting, step, around)
+    )
+
+
+def _inspection(seen: Seen, asked: Asked, inspecting: Inspecting, around: Around) -> tuple[Manifest, ...]:
+    if not inspecting.needs_job:
+        return ()
+    part = inspection_of(seen, asked, around)
+    job = render_inspection_job(part, asked.pod, around.identity, around.setup)
+    return config.render_inspection_config(part, around.identity), job
 
 
 def _index(asked: Asked, building: Building, history: History, around: Around) -> tuple[Manifest, ...]:
@@ -124,10 +145,12 @@ def _kept(
     asked: Asked,
     target: Target | None,
     building: Building,
+    inspecting: Inspecting,
     step: Step,
-    identity: Identity,
+    around: Around,
 ) -> frozenset[Ref]:
     """Besides what is wanted: history, the last Jobs, and what cannot be rendered again but is in use."""
+    identity = around.identity
     parts = {*step.replicas, step.serving} - {""}
     tried = [each for each in (target.status if target else None, step.history.candidate) if each]
     kept = kept_configs(seen, step.history, tried, parts)
@@ -136,7 +159,19 @@ def _kept(
     refused = {pod.name for pod in turned_away(pods_of(seen))}
     kept |= {ref for ref in seen.children if ref.kind == "Pod" and ref.name not in refused}
     kept |= {ref for ref in seen.children if ref.kind in ("Service", "PodDisruptionBudget") and not step.serving}
-    return frozenset(kept | _kept_index(seen, asked, building))
+    return frozenset(kept | _kept_index(seen, asked, building) | _kept_inspection(seen, asked, inspecting, around))
+
+
+def _kept_inspection(seen: Seen, asked: Asked, inspecting: Inspecting, around: Around) -> set[Ref]:
+    """The Job that runs for what is asked for; one whose result is remembered, or is not waited for, goes."""
+    if inspecting.found or inspecting.discard or inspecting.finding.holds:
+        return set()
+    short = codec.digest(inspection_of(seen, asked, around))[:SHORT]
+    jobs = (each for each in seen.of_kind("Job") if label_of(each, names.LABEL_INSPECTION) == short)
+    configs = (each for each in seen.of_kind("ConfigMap") if label_of(each, config.LABEL_PART) == "inspection")
+    return {
+        ref_of(each) for each in (*jobs, *(each for each in configs if label_of(each, config.LABEL_DIGEST) == short))
+    }
 
 
 def _kept_index(seen: Seen, asked: Asked, building: Building) -> set[Ref]:
@@ -144,7 +179,7 @@ def _kept_index(seen: Seen, asked: Asked, building: Building) -> set[Ref]:
     gone = surplus(jobs_of(seen), current)
     gone |= {current} if building.discard else frozenset()
     jobs = {ref_of(each): label_of(each, names.LABEL_BUILD) for each in seen.of_kind("Job")}
-    kept = {ref for ref, build in jobs.items() if build not in gone}
+    kept = {ref for ref, build in jobs.items() if build and build not in gone}
     builds = {current, *(jobs[ref] for ref in kept)}
     parts = ((ref, child) for ref, child in seen.children.items() if ref.kind == "ConfigMap")
     return kept | {ref for ref, child in parts if _is_build_of(child, builds)}

@@ -9,6 +9,8 @@ from tailhold_operator.observe import Deployment, Pod, Report
 HOPELESS = 2
 """The exit code that says that trying again cannot help."""
 _LOOPING = 3
+_NO_VICTIMS = "No preemption victims found"
+_NO_HELP = "Preemption is not helpful"
 _STARTED = ("serving", "draining")
 """What a server says once its start is over."""
 
@@ -17,7 +19,7 @@ def diagnose(pods: Sequence[Pod], deployment: Deployment | None, reports: Mappin
     """The most telling trouble of pods that are not all ready."""
     idle = [pod for pod in pods if not pod.ready and not pod.terminating]
     for look in (_ended, _image, _unschedulable, _rejected):
-        found = look(idle, gpu)
+        found = look(idle, gpu, reports)
         if found:
             return found
     if deployment and deployment.trouble:
@@ -26,12 +28,18 @@ def diagnose(pods: Sequence[Pod], deployment: Deployment | None, reports: Mappin
 
 
 def lacks_room(pod: Pod) -> bool:
-    """Whether the scheduler finds a node that fits, and is full."""
-    return "Insufficient" in pod.unschedulable or "Too many pods" in pod.unschedulable
+    """Whether a node would take it if other pods went.
+
+    The scheduler says so in what it tells of preemption: it finds no victims, pods of ours being as important, where
+    room could be made, and calls preemption no help where the node could not hold the pod even when it is empty.
+    """
+    words = pod.unschedulable
+    full = "Insufficient" in words or "Too many pods" in words
+    return full and (_NO_VICTIMS in words or _NO_HELP not in words)
 
 
-def _ended(pods: Sequence[Pod], gpu: str) -> Finding | None:
-    ended = [pod for pod in pods if pod.ending and (pod.waiting or pod.ending.exit_code or pod.restarts)]
+def _ended(pods: Sequence[Pod], gpu: str, reports: Mapping[str, Report]) -> Finding | None:
+    ended = [pod for pod in pods if _fails(pod, reports)]
     if not ended:
         return None
     worst = max(ended, key=lambda pod: pod.restarts)
@@ -46,23 +54,36 @@ def _ended(pods: Sequence[Pod], gpu: str) -> Finding | None:
     return waiting(reason_of(ending.reason, Reason.START_FAILED), text)
 
 
-def _image(pods: Sequence[Pod], gpu: str) -> Finding | None:
+def _fails(pod: Pod, reports: Mapping[str, Report]) -> bool:
+    """Whether its last end still matters: not that of a pod which started well since, nor one that was asked for."""
+    if pod.ending is None or not (pod.waiting or pod.ending.exit_code):
+        return False
+    report = reports.get(pod.name)
+    return not (report and report.phase in _STARTED)
+
+
+def _image(pods: Sequence[Pod], gpu: str, reports: Mapping[str, Report]) -> Finding | None:
     for pod in pods:
         if pod.has_image_trouble or pod.has_container_trouble:
             return waiting(Reason.WAITING_FOR_PODS, f"pod {pod.name}: {pod.waiting}: {pod.waiting_message}")
     return None
 
 
-def _unschedulable(pods: Sequence[Pod], gpu: str) -> Finding | None:
+def _unschedulable(pods: Sequence[Pod], gpu: str, reports: Mapping[str, Report]) -> Finding | None:
     left = [pod for pod in pods if pod.unschedulable]
     if not left:
         return None
     words = left[0].unschedulable
     reason = Reason.INSUFFICIENT_GPU if f"Insufficient {gpu}" in words else Reason.UNSCHEDULABLE
-    return waiting(reason, f"{len(left)} of {len(pods)} pods that are not ready have no node: {words}")
+    never = "; no node could hold it, even if nothing else ran there" if _never_fits(words) else ""
+    return waiting(reason, f"{len(left)} of {len(pods)} pods that are not ready have no node: {words}{never}")
 
 
-def _rejected(pods: Sequence[Pod], gpu: str) -> Finding | None:
+def _never_fits(words: str) -> bool:
+    return "Insufficient" in words and _NO_HELP in words and _NO_VICTIMS not in words
+
+
+def _rejected(pods: Sequence[Pod], gpu: str, reports: Mapping[str, Report]) -> Finding | None:
     refused = [pod for pod in pods if pod.refused]
     if not refused:
         return None

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field
 
 from tailhold_api.conditions import Reason
 from tailhold_api.fields import Model
+from tailhold_api.inspection import Inspection
 from tailhold_api.parts import SHORT
 from tailhold_api.spec import Spec
 from tailhold_api.status import Ended, FieldChange, RevisionStatus, SnapshotStatus
@@ -17,6 +18,7 @@ _NO_ROOM_MADE = {"drained_at": "", "freed_at": ""}
 _ENDED = 10
 _LONGEST = 4096
 _SNAPSHOTS = 50
+_INSPECTIONS = 10
 
 
 def _known_reason(reason: str) -> str:
@@ -57,6 +59,8 @@ class History(Model):
     """What it changed."""
     snapshots: tuple[SnapshotStatus, ...] = ()
     """Index builds that ended well, newest first."""
+    inspections: tuple[Inspection, ...] = ()
+    """What was found in models and images, newest first."""
     revisions: tuple[RevisionStatus, ...] = ()
     """Revisions that have served, newest first; the first is the one that serves."""
     switched_at: Moment = ""
@@ -75,6 +79,20 @@ class History(Model):
     def snapshot_of(self, build: str) -> SnapshotStatus | None:
         """The snapshot that was built from a build part."""
         return next((each for each in self.snapshots if each.build == build), None)
+
+    def inspection_of(self, digest: str) -> Inspection | None:
+        """What was found in what an InspectionPart names."""
+        return next((each for each in self.inspections if each.digest == digest), None)
+
+    def with_inspection(self, found: Inspection) -> "History":
+        """Remember what was found."""
+        others = tuple(each for each in self.inspections if each.digest != found.digest)
+        return self.model_copy(update={"inspections": (found, *others)[:_INSPECTIONS]})
+
+    def proves(self, pod_digest: str, snapshot: str | None) -> bool:
+        """Whether pods of this pod part have served, with this snapshot where one is given."""
+        served = (each for each in self.revisions if each.pod_digest == pod_digest)
+        return any(snapshot in (None, each.snapshot) for each in served)
 
     def served(self, pod_part: str) -> RevisionStatus | None:
         """The newest revision of a pod part, by its short digest, that ever answered in front."""

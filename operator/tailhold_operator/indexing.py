@@ -40,7 +40,7 @@ def assess(
     """Judge the build of a build part by its whole digest."""
     if known:
         return Building(FINE, known)
-    job = next((each for each in jobs if each.build == build[:SHORT]), None)
+    job = next((each for each in jobs if each.digest == build[:SHORT]), None)
     own = sorted((pod for pod in pods if pod.build == build[:SHORT]), key=lambda pod: pod.created)
     if job is None:
         return Building(waiting(Reason.BUILDING_INDEX, "the index Job is being created"), needs_job=True)
@@ -55,11 +55,11 @@ def assess(
 
 def surplus(jobs: Sequence[Job], build: str) -> frozenset[str]:
     """Builds whose Jobs may go: those that run for nobody, and of the ended all but the newest two with ours."""
-    others = sorted((job for job in jobs if job.build != build), key=lambda job: job.created, reverse=True)
+    others = sorted((job for job in jobs if job.digest != build), key=lambda job: job.created, reverse=True)
     ended = [job for job in others if job.complete or job.failed]
     asked = len(jobs) - len(others)
-    running = {job.build for job in others} - {job.build for job in ended}
-    return frozenset(running | {job.build for job in ended[KEPT_JOBS - asked :]})
+    running = {job.digest for job in others} - {job.digest for job in ended}
+    return frozenset(running | {job.digest for job in ended[KEPT_JOBS - asked :]})
 
 
 def read_progress(told: Mapping[str, Any] | None) -> Progress | None:

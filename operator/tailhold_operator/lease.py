@@ -5,7 +5,7 @@ counts from when it last asked, on a clock that no one sets. The Lease's own tim
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -144,10 +144,10 @@ class GuardedCluster:
         self._lease.check()
         await self._cluster.apply(manifest, uid)
 
-    async def label(self, ref: Ref, uid: str, labels: Mapping[str, str]) -> None:
+    async def merge(self, ref: Ref, uid: str, change: Manifest) -> None:
         """For the leader."""
         self._lease.check()
-        await self._cluster.label(ref, uid, labels)
+        await self._cluster.merge(ref, uid, change)
 
     async def delete(self, ref: Ref, uid: str) -> None:
         """For the leader."""

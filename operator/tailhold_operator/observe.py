@@ -40,9 +40,11 @@ class Pod:
     node: str
     ip: str
     pod_part: str
-    """Short digest of the pod part; empty for a pod of an index Job."""
+    """Short digest of the pod part; empty for a pod of a Job."""
     build: str
-    """Short digest of what an index Job builds from; empty for a server."""
+    """Short digest of what an index Job builds from; empty for all others."""
+    inspection: str
+    """Short digest of what an inspection Job looks at; empty for all others."""
     created: str
     phase: str
     ready: bool
@@ -94,9 +96,10 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Job:
-    """An index build."""
+    """An index build or an inspection."""
 
-    build: str
+    digest: str
+    """Short digest of what it builds from or looks at."""
     created: str
     complete: bool
     failed: bool
@@ -153,8 +156,17 @@ def pods_of(seen: Seen) -> tuple[Pod, ...]:
 
 def jobs_of(seen: Seen) -> tuple[Job, ...]:
     """All index Jobs of the pipeline."""
-    found = seen.of_kind("Job")
-    return tuple(replace(read_job(each), warning=seen.warnings.get(uid_of(each), "")) for each in found)
+    return _jobs(seen, names.LABEL_BUILD)
+
+
+def inspections_of(seen: Seen) -> tuple[Job, ...]:
+    """All inspection Jobs of the pipeline."""
+    return _jobs(seen, names.LABEL_INSPECTION)
+
+
+def _jobs(seen: Seen, label: str) -> tuple[Job, ...]:
+    found = (each for each in seen.of_kind("Job") if label_of(each, label))
+    return tuple(read_job(each, label, seen.warnings.get(uid_of(each), "")) for each in found)
 
 
 def read_pod(manifest: Manifest) -> Pod:
@@ -171,6 +183,7 @@ def read_pod(manifest: Manifest) -> Pod:
         ip=status.get("podIP", ""),
         pod_part=label_of(manifest, names.LABEL_POD_PART),
         build=label_of(manifest, names.LABEL_BUILD),
+        inspection=label_of(manifest, names.LABEL_INSPECTION),
         created=metadata.get("creationTimestamp", ""),
         phase=status.get("phase", ""),
         ready=_condition(status, "Ready").get("status") == "True",
@@ -196,17 +209,24 @@ def read_deployment(manifest: Manifest) -> Deployment:
     )
 
 
-def read_job(manifest: Manifest) -> Job:
-    """What matters of an index Job."""
+def read_job(manifest: Manifest, label: str, warning: str = "") -> Job:
+    """What matters of a Job whose label names what it is for."""
     status = manifest.get("status") or {}
     failed = _condition(status, "Failed")
     return Job(
-        build=label_of(manifest, names.LABEL_BUILD),
+        digest=label_of(manifest, label),
         created=manifest["metadata"].get("creationTimestamp", ""),
         complete=_condition(status, "Complete").get("status") == "True",
         failed=failed.get("status") == "True",
         message=failed.get("message", ""),
+        warning=warning,
     )
+
+
+def is_over(job: Manifest) -> bool:
+    """Whether a Job ended, well or not."""
+    status = job.get("status") or {}
+    return any(_condition(status, kind).get("status") == "True" for kind in ("Complete", "Failed"))
 
 
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:

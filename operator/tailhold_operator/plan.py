@@ -11,6 +11,8 @@ from tailhold_operator.kinds import Manifest, Ref, is_terminating, ref_of, uid_o
 
 ANNOTATION_APPLIED = f"{names.GROUP}/applied"
 """Digest of what was applied last: a setting that is taken away leaves no other trace."""
+_CLOSED = {"Service": ("spec", "selector"), "PodDisruptionBudget": ("spec", "selector", "matchLabels")}
+"""Maps in which a key too many selects nothing at all."""
 _WRITTEN_ONCE = ("Job",)
 """Kinds whose objects the API server does not let change."""
 
@@ -26,12 +28,12 @@ class Apply:
 
 
 @dataclass(frozen=True)
-class Label:
-    """Put labels on a child that lost those by which it is found."""
+class Merge:
+    """Change only what is named: a null takes away. For what an apply cannot do, since others own it."""
 
     ref: Ref
     uid: str
-    labels: Mapping[str, str]
+    change: Manifest
     why: str
 
 
@@ -46,18 +48,40 @@ class Delete:
 
 def plan(
     desired: Iterable[Manifest], owned: Mapping[Ref, Manifest], kept: Set[Ref] = frozenset()
-) -> tuple[Apply | Delete, ...]:
+) -> tuple[Apply | Merge | Delete, ...]:
     """Writes in the order of `desired`, then deletions. Performed, it leaves nothing to do.
 
     What is owned, and neither wanted nor kept, goes.
     """
     wanted = {ref_of(each): stamped(each) for each in desired}
     writes = (_write(manifest, owned.get(ref)) for ref, manifest in wanted.items())
+    closed = (_taken_out(manifest, owned.get(ref)) for ref, manifest in wanted.items())
     surplus = (ref for ref in owned if ref not in wanted and ref not in kept)
     deletions = (
         Delete(ref, uid_of(owned[ref]), "no longer needed") for ref in surplus if not is_terminating(owned[ref])
     )
-    return (*(each for each in writes if each), *deletions)
+    return (*(each for each in (*writes, *closed) if each), *deletions)
+
+
+def _taken_out(manifest: Manifest, found: Manifest | None) -> Merge | None:
+    """What somebody put into a map that has to hold ours alone."""
+    path = _CLOSED.get(manifest["kind"])
+    if path is None or found is None or is_terminating(found):
+        return None
+    surplus = _at(found, path).keys() - _at(manifest, path).keys()
+    if not surplus:
+        return None
+    change: Any = dict.fromkeys(sorted(surplus))
+    for key in reversed(path):
+        change = {key: change}
+    return Merge(ref_of(manifest), uid_of(found), change, "was changed by somebody")
+
+
+def _at(manifest: Manifest, path: Iterable[str]) -> Mapping[str, Any]:
+    found: Any = manifest
+    for key in path:
+        found = (found or {}).get(key)
+    return found or {}
 
 
 def stamped(manifest: Manifest) -> Manifest:

@@ -7,8 +7,8 @@ from typing import Any
 
 from tailhold_api import names
 from tailhold_operator.cluster import Cluster
-from tailhold_operator.kinds import CHILD_KINDS, Manifest, Ref, is_owned_by, is_terminating, ref_of, uid_of
-from tailhold_operator.observe import Pod, Report, Seen, jobs_of, pods_of, read_job
+from tailhold_operator.kinds import CHILD_KINDS, Manifest, Ref, is_owned_by, is_terminating, owner_of, ref_of, uid_of
+from tailhold_operator.observe import Pod, Report, Seen, is_over, jobs_of, pods_of
 from tailhold_operator.pods import Pods
 
 _AT_ONCE = 20
@@ -55,7 +55,7 @@ async def _reports(pods: Pods, seen: Seen) -> Mapping[str, Report]:
 
 
 async def _progress(pods: Pods, seen: Seen) -> Mapping[str, Any] | None:
-    building = {job.build for job in jobs_of(seen) if not job.complete and not job.failed}
+    building = {job.digest for job in jobs_of(seen) if not job.complete and not job.failed}
     asked = next((pod for pod in _running(seen) if pod.build in building), None)
     return await pods.progress(asked) if asked else None
 
@@ -70,9 +70,8 @@ async def _warnings(cluster: Cluster, seen: Seen) -> Mapping[str, str]:
 
 def _held_up(seen: Seen) -> list[str]:
     """UIDs of Jobs that should have a pod and have none, and of pods whose containers are not made."""
-    builds = {pod.build for pod in pods_of(seen)}
-    running = ((uid_of(each), read_job(each)) for each in seen.of_kind("Job"))
-    jobs = [uid for uid, job in running if job.build not in builds and not job.complete and not job.failed]
+    owners = {owner_of(each).get("uid") for each in seen.of_kind("Pod")}
+    jobs = [uid_of(each) for each in seen.of_kind("Job") if uid_of(each) not in owners and not is_over(each)]
     return jobs + [pod.uid for pod in pods_of(seen) if pod.is_held_up and not pod.terminating]
 
 

@@ -14,11 +14,11 @@ from tailhold_operator.decide import SOON, Decision, Push, decide, refuse_conten
 from tailhold_operator.desire import Around
 from tailhold_operator.errors import ConflictError, RefusedError
 from tailhold_operator.findings import Finding, stuck, waiting
-from tailhold_operator.history import History
+from tailhold_operator.history import Failure, History
 from tailhold_operator.kinds import Manifest, Ref, is_owned_by, is_terminating, owner_of, ref_of, uid_of
 from tailhold_operator.observe import Seen
 from tailhold_operator.parsing import read_status
-from tailhold_operator.plan import Apply, Delete, Label, plan
+from tailhold_operator.plan import Apply, Delete, Merge, plan
 from tailhold_operator.pods import Declined, Pods
 from tailhold_operator.reading import look
 from tailhold_operator.render.config import render_history
@@ -29,7 +29,7 @@ from tailhold_operator.summarise import status_body, summarise
 
 Log = Callable[[str, Ref, str], None]
 """Takes what was done, to which object, and why."""
-Write = Apply | Label | Delete
+Write = Apply | Merge | Delete
 _LATER = timedelta(seconds=30)
 
 
@@ -60,7 +60,8 @@ async def reconcile(world: World, key: Ref, *, sample: bool = False) -> timedelt
         return await _say(world, seen, _held(decision, blocked))
     refused = await _perform(world, decision.writes)
     if refused:
-        return await _say(world, seen, _held(decision, refused))
+        history = await _without_room(world, around, seen, decision, refused)
+        return await _say(world, seen, _held(replace(decision, history=history), refused))
     history = await _push(world, around, seen, decision)
     return await _say(world, seen, replace(decision, history=history))
 
@@ -74,7 +75,7 @@ async def _sampled(world: World, key: Ref, seen: Seen, sample: bool) -> Seen:
 
 async def _blocked(world: World, seen: Seen, writes: Sequence[Write]) -> Finding | None:
     """Whether a name that is needed is taken. Looked at before the first write: nothing is half made."""
-    lost: list[Label] = []
+    lost: list[Merge] = []
     made = {ref_of(each.manifest): each.manifest for each in writes if isinstance(each, Apply) and not each.uid}
     for ref in dict.fromkeys((*made, *_front_door(seen))) if writes else ():
         found = await world.cluster.named(ref)
@@ -84,7 +85,7 @@ async def _blocked(world: World, seen: Seen, writes: Sequence[Write]) -> Finding
                 if ref in made
                 else identity_of(seen.pipeline).labels(names.COMPONENT_SERVER)
             )
-            lost.append(Label(ref, uid_of(found), labels, "lost its labels"))
+            lost.append(Merge(ref, uid_of(found), {"metadata": {"labels": labels}}, "lost its labels"))
         elif found:
             return _taken(found, seen)
     if lost:  # What was decided without them is not acted on.
@@ -132,8 +133,8 @@ async def perform(cluster: Cluster, write: Write) -> None:
     match write:
         case Apply(manifest, uid):
             await cluster.apply(manifest, uid)
-        case Label(ref, uid, labels):
-            await cluster.label(ref, uid, labels)
+        case Merge(ref, uid, change):
+            await cluster.merge(ref, uid, change)
         case Delete(ref, uid):
             await cluster.delete(ref, uid)
 
@@ -149,8 +150,21 @@ async def _push(world: World, around: Around, seen: Seen, decision: Decision) ->
     return decision.history
 
 
+async def _without_room(world: World, around: Around, seen: Seen, decision: Decision, refused: Finding) -> History:
+    """A candidate that the API server will not have is given up where serving pods had made room for it."""
+    if not (refused.stalled and decision.target and decision.history.drained_at):
+        return decision.history
+    name, at = decision.target.status.name, stamp(world.now())
+    failure = Failure(name=name, reason=refused.reason.value, message=refused.message, at=at)
+    return await _remember(world, around, seen, decision.history.with_failure(failure))
+
+
 async def _give_up(world: World, around: Around, seen: Seen, history: History, push: Push, answer: Declined) -> History:
     after = refuse_content(history, push, answer.words, stamp(world.now()))
+    return await _remember(world, around, seen, after)
+
+
+async def _remember(world: World, around: Around, seen: Seen, after: History) -> History:
     manifest = render_history(after, around.identity)
     found = seen.children.get(ref_of(manifest))
     owned = {ref_of(manifest): found} if found else {}

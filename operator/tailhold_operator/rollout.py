@@ -245,7 +245,7 @@ def _under_way(view: View, history: History, kept: int) -> Finding:
     fresh = view.fresh
     if fresh and fresh.trouble.stalled:
         return fresh.trouble
-    told = f"{fresh.confirmed if fresh else 0} of {view.replicas} new pods are ready, {kept} old ones serve"
+    told = f"{fresh.confirmed if fresh else 0} of {view.replicas} new pods are ready, {kept} old ones stay"
     trouble = f"; {fresh.trouble.message}" if fresh and fresh.trouble.message else ""
     reason = Reason.DRAINING if history.drained_at else Reason.ROLLING_OUT
     return waiting(reason, told + trouble)

@@ -24,12 +24,14 @@ def sides_of(seen: Seen, pods: Iterable[Pod], target: RevisionStatus | None, gpu
 
 
 def leaving(pods: Iterable[Pod], parts: Collection[str | None], now: datetime) -> int:
-    """How many pods will give their room back soon: those that stop, and those of no part that is needed.
+    """How many pods will give their room back soon: those that stop, Jobs' among them, and those of no part that is
+    needed.
 
     One that should have stopped long ago is on a node that does not answer, and gives nothing back.
     """
-    holding = (pod for pod in pods if pod.pod_part and pod.node and pod.phase not in _OVER)
-    return sum(1 for pod in holding if (_stops_in_time(pod, now) if pod.terminating else pod.pod_part not in parts))
+    holding = [pod for pod in pods if pod.node and pod.phase not in _OVER]
+    stopping = sum(1 for pod in holding if pod.terminating and _stops_in_time(pod, now))
+    return stopping + sum(1 for pod in holding if pod.pod_part and not pod.terminating and pod.pod_part not in parts)
 
 
 def _stops_in_time(pod: Pod, now: datetime) -> bool:

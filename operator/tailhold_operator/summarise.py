@@ -35,6 +35,7 @@ def summarise(seen: Seen, decision: Decision, now: datetime) -> Status:
         replicas_text=_text(front, decision),
         selector=_selector(identity, serving),
         snapshot=_snapshot(decision),
+        memory=decision.inspecting.sums if decision.inspecting else (),
         progress=decision.building.progress if decision.building else None,
         last_change=history.last_change,
         phases=dict(newest_phases(seen, pods)),

@@ -81,12 +81,12 @@ class FakeCluster:
             raise ConflictError(f"{ref}: another object of the name is there")
         self._write(f"apply {ref}", lambda: self.put(manifest))
 
-    async def label(self, ref: Ref, uid: str, labels: Mapping[str, str]) -> None:
-        """Put labels on an object."""
+    async def merge(self, ref: Ref, uid: str, change: Manifest) -> None:
+        """Change of an object only what is named; a null takes away."""
         found = self.objects.get(ref)
         if found is None or uid_of(found) != uid:
             raise ConflictError(f"{ref}: another object of the name is there")
-        self._write(f"label {ref}", lambda: found["metadata"].setdefault("labels", {}).update(labels))
+        self._write(f"merge {ref}", lambda: merged(found, change))
 
     async def delete(self, ref: Ref, uid: str) -> None:
         """Take an object away, and at once what hangs on it."""
@@ -152,6 +152,17 @@ class FakeCluster:
         self.interrupt(len(self.writes) - 1, "after")
 
 
+def merged(found: Manifest, change: Mapping[str, Any]) -> None:
+    """Patch in place as RFC 7386 has it."""
+    for key, value in change.items():
+        if value is None:
+            found.pop(key, None)
+        elif isinstance(value, Mapping):
+            merged(found.setdefault(key, {}), value)
+        else:
+            found[key] = value
+
+
 @dataclass
 class Fate:
     """How pods of a kind fare."""
@@ -174,8 +185,12 @@ class FakeControllers:
     result: Mapping[str, Any] = field(
         default_factory=lambda: {"snapshot": "5" * 64, "documents": 3, "failedDocuments": 0, "chunks": 9}
     )
+    found: Mapping[str, Any] = field(default_factory=dict)
+    """What inspection Jobs find, beside digests."""
     builds: bool = True
     """Whether index Jobs come to their end."""
+    inspects: bool = True
+    """Whether inspection Jobs come to their end."""
 
     def run(self) -> None:
         """Bring pods in line with Deployments and Jobs."""
@@ -183,8 +198,14 @@ class FakeControllers:
             self._scale(deployment, int(deployment["spec"]["replicas"]))
         for job in self.cluster.of_kind("Job"):
             self._scale(job, 1)
-            if self.builds:
+            if self._ends(job):
                 self._finish(job)
+
+    def _ends(self, job: Manifest) -> bool:
+        """An inspection that fails is tried again by kubelet, in the same pod, and never ends."""
+        if label_of(job, names.LABEL_INSPECTION):
+            return self.inspects and not self.fate(job).exit_code
+        return self.builds
 
     def _scale(self, owner: Manifest, replicas: int) -> None:
         own = [pod for pod in self.cluster.of_kind("Pod") if is_owned_by(pod, uid_of(owner))]
@@ -228,7 +249,7 @@ class FakeControllers:
 
     def _finish(self, job: Manifest) -> None:
         fate = self.fate(job)
-        told = fate.ending if fate.exit_code else self.result
+        told = fate.ending if fate.exit_code else self._result(job)
         ended = {"exitCode": fate.exit_code, "message": json.dumps(told), "reason": "Completed"}
         for pod in self.cluster.of_kind("Pod"):
             if is_owned_by(pod, uid_of(job)):
@@ -236,6 +257,16 @@ class FakeControllers:
                 pod["status"] = {"phase": phase, "containerStatuses": [{"state": {"terminated": ended}}]}
         kind = "Failed" if fate.exit_code else "Complete"
         job["status"] = {"conditions": [{"type": kind, "status": "True"}]}
+
+    def _result(self, job: Manifest) -> Mapping[str, Any]:
+        """What the Job's pod leaves: the digest of an inspection is that of the part in its ConfigMap."""
+        if not label_of(job, names.LABEL_INSPECTION):
+            return self.result
+        volumes = job["spec"]["template"]["spec"]["volumes"]
+        name = next(each["configMap"]["name"] for each in volumes if each["name"] == "inspection")
+        config = self.cluster.objects[Ref("ConfigMap", job["metadata"]["namespace"], name)]
+        digest = config["metadata"]["annotations"][f"{names.GROUP}/digest"]
+        return {"digest": digest, "models": digest, "vllm": "stand-in", **self.found}
 
 
 class FakePods:

@@ -35,8 +35,8 @@ def choose_backend(pod: PodPart, settings: ServerSettings) -> Backend:
 
 
 def _real(pod: PodPart, settings: ServerSettings) -> Backend:
-    from tailhold_server.adapters.engine import VllmEngine, engine_environment, is_cpu_build, prepare
-    from tailhold_server.adapters.engine_arguments import engine_arguments
+    from tailhold_server.adapters.engine import VllmEngine, engine_environment, prepare
+    from tailhold_server.adapters.engine_arguments import engine_arguments, is_cpu_build
 
     cores = len(os.sched_getaffinity(0))
     local = is_local(pod.generator.model) and is_local(pod.embedder.model)

@@ -14,8 +14,8 @@ from tailhold_server.citations import Citation, Scanner
 from tailhold_server.content import Content, Contents
 from tailhold_server.errors import EngineDiedError, Failure, ServeError
 from tailhold_server.ports import Engine, Sampling, Tokenizer
-from tailhold_server.prompt import Passage, Window, Written, arrange, compose, fit
-from tailhold_server.question import Dialogue, Question, dialogue
+from tailhold_server.prompt import Passage, Window, Written, arrange, compose, far_too_long, fit
+from tailhold_server.question import Dialogue, Question, dialogue, newest
 from tailhold_server.retriever import Found, Lookup
 from tailhold_server.sources import Source, heading, source_of
 from tailhold_server.template import Skeleton, Turn
@@ -24,6 +24,8 @@ Clock = Callable[[], float]
 
 _LONG_CHARACTERS = 16_000
 """Longer text is tokenised off the event loop, which streams meanwhile."""
+_LONG_AT_ONCE = 2
+"""So many at a time: each takes a hundred times the memory of its text."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class _Messages:
     system: list[int]
     turns: tuple[Turn, ...]
     last: list[int]
+    dropped: int
 
 
 class Pipeline:
@@ -94,6 +97,7 @@ class Pipeline:
         self._gate = gate
         self._limit = max_model_tokens
         self._clock = clock
+        self._long = asyncio.Semaphore(_LONG_AT_ONCE)
         self._encode_often = lru_cache(maxsize=8192)(tokenizer.encode)
 
     @property
@@ -121,7 +125,7 @@ class Pipeline:
         return Answering(prepared, self._engine, self._gate, self._clock)
 
     async def _prepare(self, question: Question, request_id: str, content: Content, began: float) -> Prepared:
-        spoken = dialogue(content.part.prompt.system, question.messages)
+        spoken = self._limited(dialogue(content.part.prompt.system, question.messages))
         messages = await self._tokenized(spoken)
         tokenized = self._clock()
         found = await self._retrieval.submit(Lookup(question.text, content, tokenized))
@@ -136,15 +140,27 @@ class Pipeline:
         )
         return prepared
 
+    def _limited(self, spoken: Dialogue) -> Dialogue:
+        """Megabytes that cannot fit are not tokenised: it would take seconds, and memory by the gigabyte.
+
+        Raises ServeError.
+        """
+        most = self._limit * self._tokenizer.longest_token
+        fixed = len(spoken.system) + len(spoken.last)
+        if fixed > most:
+            raise far_too_long(fixed, most, self._limit)
+        return newest(spoken, most)
+
     async def _tokenized(self, spoken: Dialogue) -> _Messages:
         if spoken.characters <= _LONG_CHARACTERS:
             return self._tokenize(spoken)
-        return await asyncio.to_thread(self._tokenize, spoken)
+        async with self._long:
+            return await asyncio.to_thread(self._tokenize, spoken)
 
     def _tokenize(self, spoken: Dialogue) -> _Messages:
         encode = self._tokenizer.encode
         turns = tuple(Turn(tuple(encode(user)), tuple(encode(assistant))) for user, assistant in spoken.turns)
-        return _Messages(self._encode_often(spoken.system), turns, encode(f"Question: {spoken.last}"))
+        return _Messages(self._encode_often(spoken.system), turns, encode(f"Question: {spoken.last}"), spoken.dropped)
 
     def _write(
         self,
@@ -181,7 +197,7 @@ class Pipeline:
             prompt_ids,
             _sampling(question, content.part.prompt, min(asked, self._limit - len(prompt_ids))),
             tuple(source_of(content.index.chunks, each.passage, number) for number, each in enumerate(kept, 1)),
-            dropped=len(ranked) - fitted.passages + len(turns) - fitted.turns,
+            dropped=len(ranked) - fitted.passages + len(turns) - fitted.turns + messages.dropped,
             context_tokens=sum(map(len, numbered)),
             began=began,
             stages={},

@@ -71,6 +71,10 @@ class Chunks(Protocol):
 class Tokenizer(Protocol):
     """The generator's tokenizer. Any thread."""
 
+    @property
+    def longest_token(self) -> int:
+        """Most characters of a text that one token can stand for: more of them cannot fit in so many tokens."""
+
     def encode(self, text: str) -> list[int]:
         """Ids of plain text: special tokens in it are spelled out, so that no text forges a role."""
 

@@ -80,6 +80,16 @@ def too_long(tokens: int, limit: int) -> ServeError:
     )
 
 
+def far_too_long(characters: int, most: int, limit: int) -> ServeError:
+    """What a client reads whose question is so long that its tokens need not be counted."""
+    return invalid(
+        f"This model's maximum context length is {limit} tokens, which hold at most {most} characters. The system "
+        f"message and the last question alone have {characters}. Shorten the question.",
+        "messages",
+        "context_length_exceeded",
+    )
+
+
 def arrange(written: Sequence[Written], order: ContextOrder) -> tuple[Written, ...]:
     """The order in which kept passages stand in the prompt; their numbers follow it."""
     if order is ContextOrder.STABLE:

@@ -1,6 +1,6 @@
 """A question as the pipeline takes it, whatever surface it came through."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -49,11 +49,25 @@ class Dialogue:
     turns: tuple[tuple[str, str], ...]
     """Earlier (user, assistant), oldest first; either may be empty."""
     last: str
+    dropped: int = 0
+    """Turns that were left out before their tokens were counted."""
 
     @property
     def characters(self) -> int:
         """All of it."""
         return len(self.system) + len(self.last) + sum(len(user) + len(answer) for user, answer in self.turns)
+
+
+def newest(spoken: Dialogue, most: int) -> Dialogue:
+    """Without the oldest turns that lie beyond `most` characters: they could not fit, and are not worth counting."""
+    room = most - len(spoken.system) - len(spoken.last)
+    kept: list[tuple[str, str]] = []
+    for user, answer in reversed(spoken.turns):
+        room -= len(user) + len(answer)
+        if room < 0:
+            break
+        kept.append((user, answer))
+    return replace(spoken, turns=tuple(reversed(kept)), dropped=len(spoken.turns) - len(kept))
 
 
 def dialogue(pipeline_system: str, messages: tuple[Message, ...]) -> Dialogue:

@@ -26,6 +26,8 @@ _ROLE = re.compile("|".join(re.escape(role) for role in _ROLES))
 class StandInTokenizer:
     """A token is a byte; roles are tokens of their own. Ids of other tokenizers decode to nothing."""
 
+    longest_token = 1
+
     def encode(self, text: str) -> list[int]:
         """One id for each byte of UTF-8."""
         return [_BYTE_IDS + byte for byte in text.encode()]

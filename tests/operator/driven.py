@@ -56,10 +56,23 @@ def job(fate: Fate = WELL, *, builds: bool = True, after: Callable[[], Stage] = 
     """An index Job that fares so, for a new pipeline or for an edit."""
     stage = after()
     stage.controllers.builds = builds
-    stage.controllers.fate = lambda owner: fate if owner["kind"] == "Job" else Fate()
+    stage.controllers.fate = lambda owner: fate if names.LABEL_BUILD in owner["metadata"]["labels"] else Fate()
     stage.put(spec(corpus={"sources": [{"name": "handbook", "pvc": {"claimName": "others"}}]}))
     stage.run(seconds=20)
     return stage
+
+
+def inspected(stage: Stage, fate: Fate = WELL, **found: Any) -> Stage:
+    """A pipeline whose inspection Job fares so, or does not end where it finds nothing."""
+    stage.controllers.inspects, stage.controllers.found = bool(found), found
+    label = names.LABEL_INSPECTION
+    stage.controllers.fate = lambda owner: fate if label in owner["metadata"]["labels"] else Fate()
+    stage.put(spec(server={"image": "registry.example/tailhold/server:other"}))
+    stage.run(seconds=20)
+    return stage
+
+
+TOO_SHORT = {"generator": {"contextTokens": 1024}, "embedder": {"dimension": 384}}
 
 
 def refused_apply() -> Stage:
@@ -145,6 +158,9 @@ def after(stage: Stage, seconds: float = 30, **changes: Any) -> Stage:
 
 WRONG = {"retrieval": {"topK": 1000}}
 DRIVEN: dict[str, Callable[[], Stage]] = {
+    "models and image are inspected": lambda: inspected(Stage()),
+    "the inspection fails": lambda: inspected(Stage(), ended("StartFailed", restarts=4)),
+    "the models do not fit": lambda: inspected(Stage(), **TOO_SHORT),
     "the first index is built": lambda: job(builds=False),
     "the index Job finds no node": lambda: job(Fate(unschedulable=NO_NODE), builds=False),
     "the first build failed": lambda: job(Fate(exit_code=2, ending={"reason": "", "message": "disk full"})),
@@ -158,6 +174,8 @@ DRIVEN: dict[str, Callable[[], Stage]] = {
     "the server ends again and again": lambda: first(ended("", exit_code=1, restarts=4)),
     "it serves": serving,
     "it serves, and the engine changed what it was asked": engine,
+    "an edit: it is inspected, the old pods serve": lambda: inspected(serving()),
+    "an edit: it does not fit, the old pods serve": lambda: inspected(serving(), **TOO_SHORT),
     "an edit: new pods load, the old ones serve": lambda: edited(Fate(ready=False)),
     "an edit: no GPU beside the old pods": lambda: edited(Fate(unschedulable=NO_GPU), **STAYS),
     "an edit: the old pods made room": lambda: edited(Fate(ready=False), rollout={"strategy": "DrainFirst"}),

@@ -21,6 +21,7 @@ from tailhold_operator.cluster import KubernetesCluster
 from tailhold_operator.kinds import CHILD_KINDS, Manifest, Ref, path_of
 from tailhold_operator.parsing import read_status
 from tailhold_operator.reconcile import World, reconcile
+from tailhold_operator.render.config import LABEL_DIGEST
 from tailhold_operator.sampling import Sampler
 from tailhold_operator.testing import FakeClock, FakeCluster, FakePods, Killed
 
@@ -96,23 +97,42 @@ class Place:
         found = [each for kind in CHILD_KINDS for each in await self.cluster.find(kind, self.namespace, labels)]
         return {f"{each['kind']}/{each['metadata']['name']}": each for each in found}
 
+    async def quiet(self) -> dict[str, str]:
+        """Versions once the controllers around have written what they had to."""
+        before: dict[str, str] = {}
+        for _ in range(20):
+            now = await self.versions()
+            if now == before:
+                return now
+            before = now
+            await asyncio.sleep(0.5)
+        raise AssertionError("never quiet")
+
     async def versions(self) -> dict[str, str]:
         everything = await self.children() | {"pipeline": await self.pipeline()}
         return {name: each["metadata"]["resourceVersion"] for name, each in everything.items()}
 
     async def build(self) -> None:
-        """Play kubelet: the index Job's pod ends well."""
-        pod = await self.until(self._job_pod)
+        """Play kubelet: the pods of both Jobs end well."""
+        inspected = await self.until(lambda: self._running_pod(names.LABEL_INSPECTION))
+        digest = inspected["metadata"]["labels"][names.LABEL_INSPECTION]
+        configs = [each for each in (await self.children()).values() if worlds.is_inspected(each)]
+        config = next(each for each in configs if each["metadata"]["labels"][LABEL_DIGEST] == digest)
+        await self._end(inspected, names.LABEL_INSPECTION, worlds.found(config))
+        built = await self.until(lambda: self._running_pod(names.LABEL_BUILD))
+        await self._end(built, names.LABEL_BUILD, RESULT)
+
+    async def _end(self, pod: Manifest, label: str, message: str) -> None:
         ended = {
             "exitCode": 0,
-            "message": RESULT,
+            "message": message,
             "reason": "Completed",
             "finishedAt": "2026-01-01T00:00:00Z",
         }
         container = {"name": "index", "image": "i", "imageID": "i", "ready": False, "restartCount": 0}
         status = {"phase": "Succeeded", "containerStatuses": [container | {"state": {"terminated": ended}}]}
         await self.patch_status(pod, status)
-        await self.until(self._job_complete)
+        await self.until(lambda: self._complete(label, pod["metadata"]["labels"][label]))
 
     async def patch_status(self, pod: Manifest, status: Manifest) -> None:
         path = path_of("Pod", self.namespace, pod["metadata"]["name"], "status")
@@ -120,12 +140,14 @@ class Place:
         answer = await self.admin.patch(path, json={"status": status}, headers=headers)
         assert answer.is_success, answer.text
 
-    async def _job_pod(self) -> Manifest | None:
+    async def _running_pod(self, label: str) -> Manifest | None:
         found = [each for each in (await self.children()).values() if each["kind"] == "Pod"]
-        return next((each for each in found if names.LABEL_BUILD in each["metadata"]["labels"]), None)
+        running = (each for each in found if each["status"]["phase"] != "Succeeded")
+        return next((each for each in running if label in each["metadata"]["labels"]), None)
 
-    async def _job_complete(self) -> Manifest | None:
-        jobs = [each for each in (await self.children()).values() if each["kind"] == "Job"]
+    async def _complete(self, label: str, digest: str) -> Manifest | None:
+        found = [each for each in (await self.children()).values() if each["kind"] == "Job"]
+        jobs = [each for each in found if each["metadata"]["labels"].get(label) == digest]
         done = (each for each in jobs for c in each["status"].get("conditions", ()) if c["type"] == "Complete")
         return next(done, None)
 

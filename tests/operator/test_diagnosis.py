@@ -93,6 +93,25 @@ def test_a_pod_tells_its_phase() -> None:
     ("words", "expected"),
     [
         pytest.param("0/1 nodes are available: 1 Insufficient cpu.", True, id="full"),
+        pytest.param(
+            "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are"
+            " available: 1 No preemption victims found for incoming pod.",
+            True,
+            id="full of pods that matter as much",
+        ),
+        pytest.param(
+            "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are"
+            " available: 1 Preemption is not helpful for scheduling.",
+            False,
+            id="too small even when it is empty",
+        ),
+        pytest.param(
+            "0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) didn't match Pod's node"
+            " affinity/selector. preemption: 0/2 nodes are available: 1 No preemption victims found for incoming pod,"
+            " 1 Preemption is not helpful for scheduling.",
+            True,
+            id="one full and one of another kind",
+        ),
         pytest.param("0/1 nodes are available: 1 Too many pods.", True, id="too many"),
         pytest.param("1 node(s) didn't match Pod's node affinity/selector.", False, id="no node fits"),
     ],

@@ -15,6 +15,15 @@ async def scaled(place: Place, replicas: int) -> httpx.Response:
     return await place.admin.patch(place.path("scale"), json=body, params={"fieldManager": "hpa"}, headers=MERGE)
 
 
+async def classes(place: Place) -> None:
+    """What pods of the edit name and the API server wants to be there."""
+    priority = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1}
+    runtime = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "other"}
+    for path, body in (("scheduling.k8s.io/v1/priorityclasses", priority), ("node.k8s.io/v1/runtimeclasses", runtime)):
+        made = await place.admin.post(f"/apis/{path}", json=body | {"metadata": {"name": "other"}})
+        assert made.status_code in (201, 409), made.text
+
+
 async def replicas(place: Place) -> int:
     return int((await place.pipeline())["spec"]["replicas"])
 
@@ -23,6 +32,7 @@ async def test_all_fields_may_change_at_once_and_back(place: Place) -> None:
     """No child has a field that may not change: each part has children of its own."""
     whole = every_field_edit(merged(MINIMAL, {"replicas": 2}))
     whole.pop("paused", None)
+    await classes(place)
     for body in (MINIMAL, whole, MINIMAL):
         await place.put(body)
         await place.step()

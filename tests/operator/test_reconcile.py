@@ -1,17 +1,19 @@
 """One pipeline through its life, in a cluster in memory. Case ids are those of the collected traps."""
 
+import copy
 import json
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from worlds import NAME, NAMESPACE, SETUP, Stage, spec
+from worlds import KEY, NAME, NAMESPACE, SETUP, Stage, spec
 
 from tailhold_api import names
 from tailhold_api.parts import ContentPart
+from tailhold_operator.conditions import stamp
 from tailhold_operator.errors import RefusedError
-from tailhold_operator.kinds import Manifest, Ref, label_of, uid_of
+from tailhold_operator.kinds import Manifest, Ref, label_of, ref_of, uid_of
 from tailhold_operator.observe import Pod
 from tailhold_operator.testing import Fate
 
@@ -463,6 +465,67 @@ class TestRoom:
         assert told["type"] == "Warning"
         assert "serving pods make room" in told["message"]
 
+    NEVER = NO_GPU + " preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+
+    def test_nothing_is_drained_for_what_no_node_could_hold(self, served: Stage) -> None:
+        """Four GPUs asked of nodes with two: stopping what serves would make no room."""
+        old = served.served()
+        except_for(served, old, Fate(ready=False, unschedulable=self.NEVER))
+        served.put(spec(**OTHER_ENGINE))
+        served.run(seconds=300)
+        assert served.deployments()[old] == 2
+        assert served.condition("Available")[0] == "True"
+        assert "no node could hold it" in served.described("RolledOut")["message"]
+
+    def test_a_job_that_is_stopping_is_waited_for_too(self, served: Stage) -> None:
+        """An edit in the middle of a build: its Job is taken away, and holds its cores for a moment."""
+        old = served.served()
+        served.put(spec(**OTHER_ENGINE))
+        except_for(served, old, Fate(ready=False, unschedulable=self.NO_GPU))
+        job = served.cluster.put(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": "job",
+                    "namespace": NAMESPACE,
+                    "labels": {
+                        names.LABEL_PIPELINE_UID: served.cluster.objects[KEY]["metadata"]["uid"],
+                        names.LABEL_BUILD: "0123456789",
+                    },
+                },
+                "spec": {"nodeName": "node"},
+                "status": {"phase": "Running"},
+            }
+        )
+        job["metadata"]["deletionTimestamp"] = stamp(served.clock.now + timedelta(seconds=30))
+        served.run(seconds=20)
+        assert served.deployments()[old] == 2
+        served.cluster.drop(ref_of(job))
+        served.run(seconds=60)
+        assert served.deployments().get(old, 0) < 2
+
+    def test_what_the_api_server_refuses_gives_the_room_back(self, served: Stage) -> None:
+        """Drained for a candidate, and then one that can never be made: what served has to come back."""
+        old = served.served()
+        except_for(served, old, Fate(ready=False, unschedulable=self.NO_GPU))
+        served.put(spec(**OTHER_ENGINE))
+        served.run(seconds=40)
+        assert served.deployments()[old] < 2
+        apply = served.cluster.apply
+
+        async def refuse(manifest: Manifest, uid: str) -> None:
+            if manifest["kind"] == "Deployment" and not uid:
+                raise RefusedError("spec.template.spec.nodeSelector: invalid")
+            await apply(manifest, uid)
+
+        served.cluster.apply = refuse  # type: ignore[method-assign]
+        served.put(spec(**THIRD_ENGINE))
+        served.run(seconds=60)
+        assert served.deployments() == {old: 2}
+        assert served.condition("Available")[0] == "True"
+        assert served.condition("RolledOut") == ("False", "ApplyRefused")
+
     def test_surge_alone_never_drains_what_serves(self, served: Stage) -> None:
         old = served.served()
         self.full(served, old, room=2)
@@ -589,6 +652,24 @@ class TestNeighbours:
         served.child("Deployment", served_part(served))["spec"]["replicas"] = 7
         served.settle()
         assert served.deployments() == {served.served(): 2}
+
+    @pytest.mark.parametrize("kind", ["Service", "PodDisruptionBudget"])
+    def test_a_key_too_many_in_a_selector_goes(self, served: Stage, kind: str) -> None:
+        """The Service would have no endpoints, and the budget would keep no pod."""
+        before = copy.deepcopy(served.child(kind)["spec"])
+        selector = served.child(kind)["spec"]["selector"]
+        selector.get("matchLabels", selector)["somebody"] = "else"
+        served.settle()
+        assert served.child(kind)["spec"] == before
+
+    def test_a_loss_is_told_each_time_and_so_is_its_end(self, served: Stage) -> None:
+        for _ in range(2):
+            served.controllers.fate = lambda owner: Fate(ready=owner["kind"] == "Job")
+            served.run(seconds=10)
+            served.controllers.fate = lambda owner: Fate()
+            served.run(seconds=10)
+        told = [each["reason"] for each in served.cluster.of_kind("Event")]
+        assert (told.count("Unavailable"), told.count("Available")) == (2, 2)
 
     @pytest.mark.parametrize("kind", ["Service", "ConfigMap", "Deployment", "Job", "PodDisruptionBudget"])
     def test_what_somebody_deleted_comes_back(self, served: Stage, kind: str) -> None:

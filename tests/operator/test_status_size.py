@@ -13,6 +13,8 @@ from worlds import Stage, spec
 
 from tailhold_api.conditions import ConditionType, Reason
 from tailhold_api.crd import structural
+from tailhold_api.inspection import EmbedderFacts, GeneratorFacts, Inspection
+from tailhold_api.memory import memory_sums
 from tailhold_api.spec import Spec
 from tailhold_api.status import Condition, Ended, FieldChange, Progress, RevisionStatus, SnapshotStatus, Status
 from tailhold_operator import revisions
@@ -27,6 +29,23 @@ LARGEST = 16 * 1024
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MANY = 2**31 - 1
 LONGEST_REASON = max(Reason, key=len)
+
+LARGE_MODEL = GeneratorFacts(
+    dtype="bfloat16",
+    hidden=MANY,
+    intermediate=MANY,
+    key_value_numbers=MANY,
+    layers=MANY,
+    parameters=MANY**2,
+    vocabulary=MANY,
+    weight_bytes=MANY**2,
+)
+FACTS = Inspection(
+    digest="f" * 64, models="f" * 64, generator=LARGE_MODEL, embedder=EmbedderFacts(dimension=MANY, parameters=MANY)
+)
+MEMORY = memory_sums(
+    Spec.model_validate(spec(engine={"kvOffloadMebibytes": 1, "maxBatchedTokens": 1048576})), FACTS, MANY
+)
 
 
 def stored_bytes(value: Any) -> int:
@@ -70,6 +89,7 @@ def largest(message: str) -> Status:
         replicas_text=f"{MANY}/{MANY}",
         selector=selector_text(identity.selector(**{"tailhold.dev/pod-part": "f" * 10})),
         snapshot=SnapshotStatus(digest=digest, build=digest, documents=MANY, failed_documents=MANY, chunks=MANY),
+        memory=MEMORY,
         progress=Progress(step="s" * 64, done=MANY, total=MANY, unit="u" * 32, eta_seconds=MANY),
         last_change=changed[: revisions.MOST_CHANGES],
         phases={f"{each:032}": MANY for each in range(16)},
@@ -86,11 +106,11 @@ def test_the_largest_status_is_under_16_kib(letter: str) -> None:
 @given(st.lists(st.text(max_size=9000), max_size=9))
 def test_messages_are_cut_only_where_all_are_too_long(messages: list[str]) -> None:
     cut = fitting(messages)
-    assert sum(map(stored_bytes, cut)) <= max(6144, 768 * len(cut))
+    assert sum(map(stored_bytes, cut)) <= max(5120, 640 * len(cut))
     for before, after in zip(messages, cut, strict=True):
         assert before == after or (after.endswith("...") and before.startswith(after[:-3]))
     assert fitting(cut) == cut
-    if sum(map(stored_bytes, messages)) <= 6144:
+    if sum(map(stored_bytes, messages)) <= 5120:
         assert all(stored_bytes(each) > 4096 for each, after in zip(messages, cut, strict=True) if each != after)
 
 

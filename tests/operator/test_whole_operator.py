@@ -112,22 +112,27 @@ class Site:
 
     def bind_job(self) -> None:
         """Play the scheduler."""
-        name = self.job_pod()["metadata"]["name"]
+        name = self.job_pod(names.LABEL_BUILD)["metadata"]["name"]
         binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": "nowhere"}}
         assert self.admin.post(self.path("Pod", name, "binding"), json=binding).is_success
 
-    def job_pod(self) -> Manifest:
-        def built() -> Manifest:
-            return next((each for each in self.all("Pod") if names.LABEL_BUILD in each["metadata"]["labels"]), {})
+    def job_pod(self, label: str) -> Manifest:
+        def made() -> Manifest:
+            return next((each for each in self.all("Pod") if label in each["metadata"]["labels"]), {})
 
-        return dict(until(built))
+        return dict(until(made))
 
-    def finish_job(self) -> None:
+    def finish_jobs(self) -> None:
         """Play kubelet."""
-        pod = self.job_pod()
+        pod = self.job_pod(names.LABEL_INSPECTION)
+        config = next(each for each in self.all("ConfigMap") if worlds.is_inspected(each | {"kind": "ConfigMap"}))
+        self.finish(pod, worlds.found(config))
+        self.finish(self.job_pod(names.LABEL_BUILD), RESULT)
+
+    def finish(self, pod: Manifest, message: str) -> None:
         ended = {
             "exitCode": 0,
-            "message": RESULT,
+            "message": message,
             "reason": "Completed",
             "finishedAt": "2026-01-01T00:00:00Z",
         }
@@ -221,7 +226,7 @@ def test_it_works_with_the_rights_that_it_says_it_needs_and_uses_them_all(site: 
         site.put(worlds.spec())
         site.bind_job()
         until(lambda: ("", "events", "list") in set(site.seen()))  # why its containers are not made
-        site.finish_job()
+        site.finish_jobs()
         until(lambda: site.all("Deployment"))
         until(lambda: site.condition("RolledOut").get("reason") == "WaitingForPods")
         quiet = until_quiet(site)
@@ -297,7 +302,7 @@ def test_a_second_operator_waits_and_takes_over(site: Site) -> None:
             assert "leading" not in second.log.read_text()
             assert first.stop() == 0
             until(lambda: "leading" in second.log.read_text(), seconds=10)
-            site.finish_job()
+            site.finish_jobs()
             until(lambda: site.all("Deployment"))
             assert len(site.all("Job")) == 1
             assert second.stop() == 0

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import copy
+import json
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -11,6 +12,7 @@ from tailhold_api import names
 from tailhold_operator.errors import ClusterError
 from tailhold_operator.kinds import Manifest, Ref
 from tailhold_operator.reconcile import World, reconcile
+from tailhold_operator.render.config import LABEL_PART
 from tailhold_operator.render.setup import Setup
 from tailhold_operator.sampling import Sampler
 from tailhold_operator.testing import FakeClock, FakeCluster, FakeControllers, FakePods, Killed
@@ -35,6 +37,17 @@ def spec(**changes: Any) -> dict[str, Any]:
 def pipeline(body: dict[str, Any], name: str = NAME) -> Manifest:
     head = {"apiVersion": names.API_VERSION, "kind": names.KIND}
     return head | {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": copy.deepcopy(body)}
+
+
+def found(config: Manifest) -> str:
+    """What the termination log of an inspection Job says that read nothing; `config` holds what it looks at."""
+    digest = config["metadata"]["annotations"][f"{names.GROUP}/digest"]
+    return json.dumps({"digest": digest, "models": digest, "vllm": "stand-in"})
+
+
+def is_inspected(child: Manifest) -> bool:
+    """Whether it is the ConfigMap of an inspection Job."""
+    return child["kind"] == "ConfigMap" and child["metadata"]["labels"].get(LABEL_PART) == "inspection"
 
 
 @dataclass

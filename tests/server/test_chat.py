@@ -320,6 +320,22 @@ async def test_a_question_too_long_is_refused_before_the_stream_begins() -> None
         assert server.service.held == 0
 
 
+async def test_megabytes_that_cannot_fit_are_refused_without_being_tokenised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty-five of them at once took all of a pod's memory, and its probes with it."""
+    longest = []
+    encode = StandInTokenizer.encode
+    monkeypatch.setattr(StandInTokenizer, "encode", lambda self, text: longest.append(len(text)) or encode(self, text))
+    async with running() as server:
+        refused = await server.ask("word " * 800_000)
+        history = [{"role": role, "content": "word " * 100_000} for role in ("user", "assistant")]
+        answer = await server.public.post(PATH, json={"messages": [*history, {"role": "user", "content": "When?"}]})
+    assert refused.status_code == 400
+    assert refused.json()["error"]["code"] == "context_length_exceeded"
+    assert "hold at most 2048 characters" in refused.json()["error"]["message"]
+    assert (answer.status_code, answer.json()["tailhold"]["context"]["dropped"]) == (200, 1)
+    assert max(longest) < 4096
+
+
 async def test_history_is_dropped_from_the_oldest() -> None:
     """C74."""
     turns = [{"role": role, "content": f"{role} {n} " * 20} for n in range(30) for role in ("user", "assistant")]

@@ -25,7 +25,7 @@ from tailhold_api.engine import (
 )
 from tailhold_api.parts import PodPart
 from tailhold_api.placement import Cpu, Gpu, Placement
-from tailhold_server.adapters.engine import engine_environment, is_cpu_build, prepare
+from tailhold_server.adapters.engine import engine_environment, prepare
 from tailhold_server.adapters.engine_arguments import (
     _ATTENTION,
     _GRAPHS,
@@ -33,6 +33,7 @@ from tailhold_server.adapters.engine_arguments import (
     doubt_about,
     engine_arguments,
     installed_version,
+    is_cpu_build,
     unknown_arguments,
     value_of,
 )

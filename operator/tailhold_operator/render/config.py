@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from tailhold_api import codec, names
+from tailhold_api.inspection import InspectionPart
 from tailhold_api.parts import SHORT, BuildPart, ContentPart, PodPart
 from tailhold_operator.history import KEY as HISTORY_KEY
 from tailhold_operator.history import History
@@ -13,7 +14,7 @@ from tailhold_operator.kinds import Manifest
 from tailhold_operator.render.identity import Identity
 
 LABEL_PART = f"{names.GROUP}/part"
-"""Which part of a revision a ConfigMap holds: `pod`, `content` or `build`."""
+"""Which part of a revision a ConfigMap holds: `pod`, `content`, `build` or `inspection`."""
 LABEL_DIGEST = f"{names.GROUP}/digest"
 """Its short digest."""
 ANNOTATION_DIGEST = f"{names.GROUP}/digest"
@@ -39,6 +40,11 @@ def render_content_config(part: ContentPart, identity: Identity) -> Manifest:
 def render_build_config(part: BuildPart, identity: Identity) -> Manifest:
     """What an index Job builds from."""
     return _hashed("build", part, identity, {"build.json": codec.dump(part)})
+
+
+def render_inspection_config(part: InspectionPart, identity: Identity) -> Manifest:
+    """What an inspection Job looks at."""
+    return _hashed("inspection", part, identity, {names.INSPECTION_PATH.rpartition("/")[2]: codec.dump(part)})
 
 
 def render_mounted_content(part: ContentPart, pod_part: str, identity: Identity) -> Manifest:

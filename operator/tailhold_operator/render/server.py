@@ -28,9 +28,9 @@ def render_template(part: PodPart, identity: Identity, setup: Setup) -> Manifest
     image = part.server.image or setup.image
     args = ["serve", "--pod", names.POD_PART_PATH, "--content", names.CONTENT_PATH]
     container = pod.container(CONTAINER, image, setup, args, mounts) | _life(part)
-    container |= {"env": _variables(part.pod, identity, setup), "resources": resources(part.placement)}
+    container |= {"env": variables(part.pod, identity, setup), "resources": resources(part.placement)}
     spec = pod.pod_spec(setup, identity.child(), container, volumes, part.pod.image_pull_secrets)
-    spec |= _where(part.placement) | _cluster_rules(part.pod, identity, digest[:SHORT])
+    spec |= where(part.placement) | _cluster_rules(part.pod, identity, digest[:SHORT])
     spec["terminationGracePeriodSeconds"] = _PRE_STOP_SECONDS + part.server.drain_seconds + _GRACE_SECONDS
     labels = {**part.pod.labels, **identity.labels(names.COMPONENT_SERVER), names.LABEL_POD_PART: digest[:SHORT]}
     annotations = {"annotations": dict(part.pod.annotations)} if part.pod.annotations else {}
@@ -83,7 +83,8 @@ def _volumes(part: PodPart, identity: Identity, short: str) -> tuple[list[Manife
     )
     claims, claim_mounts = pod.claims(claimed)
     cache, cache_mounts = pod.scratch(part.placement.cache_mebibytes)
-    size = mebibytes(part.placement.shared_memory_mebibytes)
+    # vLLM keeps the blocks that are off the card in a file there.
+    size = mebibytes(part.placement.shared_memory_mebibytes + part.engine.kv_offload_mebibytes)
     memory = {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": size}}
     volumes = [volume for volume, _ in config] + claims + cache + [memory]
     mounts = [mount for _, mount in config] + claim_mounts + cache_mounts
@@ -106,22 +107,23 @@ def _life(part: PodPart) -> Manifest:
     }
 
 
-def _where(placement: Placement) -> Manifest:
-    where: Manifest = {}
+def where(placement: Placement) -> Manifest:
+    """Which nodes, and by which runtime."""
+    found: Manifest = {}
     tolerations = [_toleration(each) for each in placement.tolerations]
     if placement.gpu.count:
         tolerations.insert(0, {"key": "nvidia.com/gpu", "operator": "Exists"})
     if tolerations:
-        where["tolerations"] = tolerations
-    if placement.node_selector:
-        where["nodeSelector"] = dict(placement.node_selector)
+        found["tolerations"] = tolerations
+    if placement.node_labels:
+        found["nodeSelector"] = placement.node_labels
     if placement.runtime_class_name:
-        where["runtimeClassName"] = placement.runtime_class_name
-    return where
+        found["runtimeClassName"] = placement.runtime_class_name
+    return found
 
 
-def _variables(rules: Pod, identity: Identity, setup: Setup) -> list[Manifest]:
-    """The pipeline's own take the place of the operator's settings of the same name."""
+def variables(rules: Pod, identity: Identity, setup: Setup) -> list[Manifest]:
+    """Environment of a container. The pipeline's own take the place of the operator's settings of the same name."""
     given = [*pod.environment(identity, setup), *(each.model_dump(by_alias=True) for each in rules.env)]
     return list({each["name"]: each for each in given}.values())
 

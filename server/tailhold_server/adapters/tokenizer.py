@@ -7,6 +7,8 @@ from typing import Any
 from tailhold_api.conditions import Reason
 from tailhold_server.errors import StartError
 
+_NORMALISED = 4
+
 
 class ModelTokenizer:
     """Over transformers' fast tokenizer; in two copies, since reading special tokens is a switch on it."""
@@ -22,6 +24,12 @@ class ModelTokenizer:
             raise StartError(Reason.START_FAILED, f"{folder}: the tokenizer has no chat template")
         self._plain = load.from_pretrained(folder, local_files_only=True, trust_remote_code=False).backend_tokenizer
         self._plain.encode_special_tokens = True
+        self._longest = _longest_token(self._plain)
+
+    @property
+    def longest_token(self) -> int:
+        """Most characters of a text that one token can stand for."""
+        return self._longest
 
     def encode(self, text: str) -> list[int]:
         """Ids of plain text; special tokens in it are spelled out."""
@@ -43,3 +51,12 @@ class ModelTokenizer:
         except TemplateError as error:
             raise ValueError(str(error)) from error
         return text
+
+
+def _longest_token(tokenizer: Any) -> int:
+    """In byte-level vocabularies a letter stands for a byte, of which no character has less than one.
+
+    A normaliser may make a text shorter before it is cut: composed accents, folded blanks.
+    """
+    longest = max(map(len, tokenizer.get_vocab(with_added_tokens=True)), default=1)
+    return longest * (_NORMALISED if tokenizer.normalizer else 1)

@@ -1,0 +1,76 @@
+"""`tailhold inspect`: what a spec's models and image are, and whether they fit, without a cluster or in the Job."""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from tailhold.ending import failed, write_ending
+from tailhold.manifest import read_manifest
+from tailhold.serve import cache_folder
+from tailhold_api import names
+from tailhold_api.codec import dump, load
+from tailhold_api.conditions import Reason
+from tailhold_api.fit import misfits
+from tailhold_api.inspection import Inspection, InspectionPart, inspection_part
+from tailhold_api.memory import memory_sums, rendered
+from tailhold_api.parts import pod_part
+from tailhold_api.spec import Spec
+from tailhold_server.errors import StartError
+from tailhold_server.inspection.look import inspect
+from tailhold_server.settings import STAND_IN
+
+
+def in_job(part_file: Path, env: Mapping[str, str] = os.environ) -> int:
+    """Look at what an InspectionPart names; what was found goes to the termination log. Returns the exit code.
+
+    1 where trying again may help by itself, 2 where files have to be mended first.
+    """
+    try:
+        found = _look(load(InspectionPart, part_file.read_bytes()), env)
+    except (OSError, ValidationError) as error:
+        return _fail(env, StartError(Reason.INVALID_SPEC, f"{part_file}: {error}", final=False))
+    except StartError as error:
+        return _fail(env, error)
+    print(dump(found), flush=True)
+    write_ending(env, dump(found))
+    return 0
+
+
+def by_hand(manifest: Path, claims: Path | None, env: Mapping[str, str] = os.environ) -> int:
+    """The same for a manifest on this machine, for people. Returns 1 where something does not fit."""
+    wanted = read_manifest(manifest)
+    where = claims or Path(env.get("TAILHOLD_CLAIMS") or cache_folder() / "claims")
+    part = inspection_part(pod_part(wanted.name, wanted.spec), wanted.spec.server.image or "")
+    found = _look(part, {**env, "TAILHOLD_CLAIMS": str(where)})
+    faults = misfits(wanted.spec, found, None)
+    print("\n".join((*_facts(found), *_sums(wanted.spec, found))))
+    for each in faults:
+        print(f"{each.reason.value}: {each.message}", file=sys.stderr)
+    return 1 if faults else 0
+
+
+def _look(part: InspectionPart, env: Mapping[str, str]) -> Inspection:
+    claims = Path(env.get("TAILHOLD_CLAIMS") or names.CLAIMS_FOLDER)
+    return inspect(part, claims, stand_in=env.get("TAILHOLD_ENGINE") == STAND_IN)
+
+
+def _fail(env: Mapping[str, str], error: StartError) -> int:
+    print(f"{error.reason}: {error.message}", file=sys.stderr, flush=True)
+    write_ending(env, failed(error.reason, error.message))
+    return 2 if error.final else 1
+
+
+def _facts(found: Inspection) -> Iterator[str]:
+    for title, facts in (("generator", found.generator), ("embedder", found.embedder)):
+        for name, value in (facts.model_dump(by_alias=True) if facts else {}).items():
+            shown = f"{value:,}" if type(value) is int else value
+            yield f"{title} {name}: {shown}"
+    yield f"vLLM: {found.vllm or 'not installed here'}{f' ({found.doubt})' if found.doubt else ''}"
+
+
+def _sums(spec: Spec, found: Inspection) -> Iterator[str]:
+    for each in memory_sums(spec, found, None):
+        yield from rendered(each)
