@@ -139,7 +139,10 @@ def serve(
 
 @app.command()
 def validate(
-    files: Annotated[list[Path], typer.Argument(help="Files with RagPipelines; others in them are passed over.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Files with RagPipelines, `-` for standard input; other objects are passed over."),
+    ],
 ) -> None:
     """Check manifests without a cluster, by the same schema and rules as the API server.
 

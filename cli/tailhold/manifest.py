@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from tailhold.rules import broken
 from tailhold_api import names
 from tailhold_api.codec import load
+from tailhold_api.faults import said
 from tailhold_api.spec import Spec
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -48,6 +50,10 @@ class Manifest:
     """The value of the rebuild annotation."""
 
 
+STDIN = Path("-")
+"""Stands for standard input."""
+
+
 def read_manifests(path: Path) -> tuple[Manifest, ...]:
     """All RagPipelines of a file; other objects are passed over. Raises ManifestError with every fault of all."""
     found = [each for each in _documents(path) if isinstance(each, dict) and each.get("kind") == names.KIND]
@@ -66,17 +72,18 @@ def read_manifest(path: Path) -> Manifest:
     return found[0]
 
 
-def lines_of(error: ValidationError) -> Iterator[str]:
-    """`field: what is wrong, got value` for each fault that pydantic found."""
+def lines_of(error: ValidationError, kind: type[BaseModel] = Spec) -> Iterator[str]:
+    """`field: what is wrong, got value` for each fault that pydantic found in a `kind`."""
     for each in error.errors(include_url=False):
         field = ".".join(str(part) for part in each["loc"])
         shown = "" if each["type"] in ("missing", "extra_forbidden") else f", got {each['input']!r}"
-        yield f"{field}: {each['msg']}{shown}"
+        yield f"{field}: {said(each, kind)}{shown}"
 
 
 def _documents(path: Path) -> list[Any]:
     try:
-        return [each for each in yaml.load_all(path.read_text(), _OnceLoader) if each is not None]
+        text = sys.stdin.read() if path == STDIN else path.read_text()
+        return [each for each in yaml.load_all(text, _OnceLoader) if each is not None]
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ManifestError(f"{path}: {error}") from error
 

@@ -19,16 +19,17 @@ def dump(model: BaseModel) -> str:
 
 
 def load(kind: type[Parsed], text: str | bytes) -> Parsed:
-    """Read strictly: a string is no number and an unknown field is an error, as the API server sees it.
+    """Read strictly: a string is no number and an unknown field is an error, as the API server sees it; a field's
+    Python name is unknown too.
 
     Raises pydantic.ValidationError.
     """
-    return kind.model_validate_json(text, strict=True)
+    return kind.model_validate_json(text, strict=True, by_alias=True, by_name=False)
 
 
 def load_lenient(kind: type[Parsed], data: Any) -> Parsed:
     """Read what the API server has already checked: strict in types, blind to fields of a newer release."""
-    return kind.model_validate_json(json.dumps(data), strict=True, extra="ignore")
+    return kind.model_validate_json(json.dumps(data), strict=True, extra="ignore", by_alias=True, by_name=False)
 
 
 def digest(model: BaseModel) -> str:

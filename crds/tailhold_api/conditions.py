@@ -46,7 +46,8 @@ class Reason(StrEnum):
     PAUSED = "Paused"
     """`spec.paused` is true: nothing is changed. Set it to false to go on."""
     PENDING = "Pending"
-    """Not looked at yet."""
+    """Nothing could be done at this look; the message says what is waited for, as for a deleted namesake's objects to
+    go. Wait."""
     BUILDING_INDEX = "BuildingIndex"
     """The index Job runs; `status.progress` shows how far it is. Wait."""
     INDEX_BUILD_FAILED = "IndexBuildFailed"

@@ -29,6 +29,8 @@ COLUMNS: tuple[dict[str, Any], ...] = (
     {"name": "URL", "type": "string", "jsonPath": ".status.url", "priority": 1},
 )
 """What `kubectl get ragp` shows; priority 1 with `-o wide`."""
+UNSEEN = {"observedGeneration": -1}
+"""The status before the operator's first look: without it kstatus takes a new pipeline for one that is done."""
 
 
 def custom_resource_definition() -> dict[str, Any]:
@@ -83,7 +85,7 @@ def _root() -> dict[str, Any]:
             "kind": text | {"description": "Always RagPipeline."},
             "metadata": {"type": "object"},  # Kubernetes describes it, and lets nobody else
             "spec": structural(Spec) | {"description": "What the service is made of and what it promises."},
-            "status": structural(Status) | {"description": "What is, as the operator saw it last."},
+            "status": structural(Status) | {"description": "What is, as the operator saw it last.", "default": UNSEEN},
         },
     }
 

@@ -193,6 +193,13 @@ class Engine(Model):
             {"enforceEager": True, "compile": {"mode": "MaxAutotune"}},
         ),
         Rule(
+            # The API server compares a whole number with a bound cut to a whole one: 0 would pass as 0.05.
+            "!has(self.gpuMemoryFraction) || (self.gpuMemoryFraction >= 0.05 && self.gpuMemoryFraction <= 0.98)",
+            "`gpuMemoryFraction` must be from 0.05 to 0.98: a share of the card, no percentage",
+            {"gpuMemoryFraction": 0.9},
+            {"gpuMemoryFraction": 0},
+        ),
+        Rule(
             "self.extraArgs.all(name, name.matches('^[a-z][a-z0-9_]{0,99}$'))",
             "`extraArgs` must be named as vLLM's `AsyncEngineArgs` names them, with underscores, as in `max_logprobs`",
             {"extraArgs": {"max_logprobs": "5"}},

@@ -118,7 +118,8 @@ class Spec(Model):
     )
 
     replicas: int = policy(1, ge=0, le=1000)
-    """Pods of the revision that serves. Leave it out where an autoscaler owns it."""
+    """Pods of the revision that serves. Leave it out where an autoscaler owns it; take it out of a manifest only once
+    the autoscaler has set it, since a number that nobody sets falls back to 1."""
     generator: Generator
     """The language model that writes the answer."""
     embedder: Embedder

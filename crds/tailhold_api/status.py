@@ -93,8 +93,9 @@ class SnapshotStatus(Model):
 class Status(Model):
     """What is, as the operator saw it last."""
 
-    observed_generation: int = Field(0, ge=0)
-    """The generation of the spec that this status speaks of."""
+    observed_generation: int = Field(0, ge=-1)
+    """The generation of the spec that this status speaks of; -1 before the operator's first look, so that nobody takes
+    a pipeline that was just made for one that is done."""
     conditions: tuple[Condition, ...] = Field((), max_length=32)
     """Statements about the pipeline; `Ready` is the summary."""
     stable: RevisionStatus | None = None

@@ -1,6 +1,7 @@
 """Conditions as the Kubernetes API conventions want them: the time moves with the status, and only then."""
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -8,7 +9,11 @@ from tailhold_api.conditions import ConditionType, Reason
 from tailhold_api.status import Condition
 from tailhold_operator.findings import FINE, Finding, stuck
 
-_LONGEST = 4096
+_LONGEST = (4096, 2048, 1024, 640)
+"""Bytes that one message may have: the most with which all of them fit."""
+_ROOM = 5120
+"""Bytes of all messages together: a status is kept whole by etcd, in every watch and by every controller's cache."""
+_CUT = "..."
 _ORDER = (
     ConditionType.ACCEPTED,
     ConditionType.INDEX_LOADED,
@@ -49,7 +54,34 @@ def set_conditions(
     if not ready.holds:
         extra = ConditionType.STALLED if _is_stuck(findings) else ConditionType.RECONCILING
         told[extra] = Finding(True, _why(findings).reason, _why(findings).message)
-    return tuple(_condition(known.get(kind), kind, each, generation, now) for kind, each in told.items())
+    fitted = dict(zip(told, fitting([each.message for each in told.values()]), strict=True))
+    return tuple(
+        _condition(known.get(kind), kind, replace(each, message=fitted[kind]), generation, now)
+        for kind, each in told.items()
+    )
+
+
+def fitting(messages: Sequence[str]) -> list[str]:
+    """All messages, the long ones cut so that together they stay within bounds."""
+    sizes = [_bytes(each) for each in messages]
+    fits = (longest for longest in _LONGEST if sum(min(size, longest) for size in sizes) <= _ROOM)
+    longest = next(fits, _LONGEST[-1])
+    return [_cut(each, longest) for each in messages]
+
+
+def _cut(text: str, longest: int) -> str:
+    """Its beginning, in no more bytes."""
+    if _bytes(text) <= longest:
+        return text
+    while (size := _bytes(text)) > longest - len(_CUT):
+        text = text[: min(len(text) - 1, len(text) * longest // size)]
+    return text + _CUT
+
+
+def _bytes(text: str) -> int:
+    """As the API server writes it: JSON that escapes HTML too."""
+    written = json.dumps(text)
+    return len(written) + 5 * sum(map(written.count, "<>&"))
 
 
 def _is_stuck(findings: Mapping[ConditionType, Finding]) -> bool:
@@ -71,7 +103,7 @@ def _condition(
         observed_generation=generation,
         last_transition_time=since,
         reason=finding.reason.value,
-        message=finding.message[:_LONGEST],
+        message=finding.message,
     )
 
 

@@ -227,9 +227,19 @@ def _paused(decision: Decision) -> Decision:
         findings[ConditionType.ROLLED_OUT] = paused
     if decision.inspecting and decision.inspecting.needs_job:
         findings[ConditionType.ACCEPTED] = paused
-    if decision.building and decision.building.needs_job:
-        findings |= dict.fromkeys((ConditionType.INDEX_LOADED, ConditionType.MODEL_LOADED), paused)
+    if _is_unstarted(decision):
+        loads = (ConditionType.INDEX_LOADED, ConditionType.MODEL_LOADED)
+        findings |= {kind: paused for kind in loads if not findings[kind].holds and not findings[kind].stalled}
     return _without_acts(decision, findings)
+
+
+def _is_unstarted(decision: Decision) -> bool:
+    """Whether a pause holds up the very beginning: no Job or no pods of what is asked for."""
+    jobs = (decision.inspecting, decision.building)
+    if any(each.needs_job for each in jobs if each):
+        return True
+    target = decision.target
+    return target is not None and target.status.pod_digest[:SHORT] not in (decision.sides or {})
 
 
 def _is_note(write: Apply | Merge | Delete) -> bool:

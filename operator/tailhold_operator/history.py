@@ -16,6 +16,7 @@ KEY = "history.json"
 """The key in the ConfigMap."""
 _NO_ROOM_MADE = {"drained_at": "", "freed_at": ""}
 _ENDED = 10
+_LONGEST = 4096
 _SNAPSHOTS = 50
 _INSPECTIONS = 10
 
@@ -135,7 +136,8 @@ class History(Model):
         return self.model_copy(update={"ended": (Ended(name=name, reason=reason, at=at), *self.ended)[:_ENDED]})
 
     def with_failure(self, failure: Failure) -> "History":
-        """Give a revision up."""
+        """Give a revision up. A pod's words may be of any length."""
+        failure = failure.model_copy(update={"message": failure.message[:_LONGEST]})
         given_up = self.model_copy(update={"failure": failure, "candidate": None, **_NO_ROOM_MADE})
         return given_up.with_ended(failure.name, failure.reason, failure.at)
 

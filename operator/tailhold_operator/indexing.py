@@ -1,5 +1,6 @@
 """Whether the index of a spec is built, and what its Job needs."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from tailhold_operator.findings import FINE, Finding, reason_of, stuck, waiting
 from tailhold_operator.observe import Job, Pod
 
 KEPT_JOBS = 2
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -73,20 +75,23 @@ def read_progress(told: Mapping[str, Any] | None) -> Progress | None:
 def _result(build: str, pods: Sequence[Pod]) -> Building:
     for pod in reversed(pods):
         told = pod.ending.told if pod.ending and pod.ending.exit_code == 0 else {}
-        if isinstance(told.get("snapshot"), str):
-            return Building(FINE, _snapshot(build, told))
+        if "snapshot" in told:
+            return _told(build, told)
     message = "the index Job ended and its result is lost; it runs again"
     return Building(waiting(Reason.BUILDING_INDEX, message), discard=True)
 
 
-def _snapshot(build: str, told: Mapping[str, Any]) -> SnapshotStatus:
-    return SnapshotStatus(
-        digest=told["snapshot"],
-        build=build,
-        documents=int(told.get("documents", 0)),
-        failed_documents=int(told.get("failedDocuments", 0)),
-        chunks=int(told.get("chunks", 0)),
-    )
+def _told(build: str, told: Mapping[str, Any]) -> Building:
+    """A result is a pod's word, and a pod of another image may say anything."""
+    said = {"digest": told["snapshot"], "build": build}
+    said |= {name: told[name] for name in ("documents", "failedDocuments", "chunks") if name in told}
+    try:
+        snapshot = codec.load_lenient(SnapshotStatus, said)
+    except ValidationError:
+        snapshot = None
+    if snapshot is None or not _DIGEST.fullmatch(snapshot.digest):
+        return Building(stuck(Reason.INDEX_BUILD_FAILED, f"the index Job's result is none: {str(dict(told))[:500]}"))
+    return Building(FINE, snapshot)
 
 
 def _failed(job: Job, pods: Sequence[Pod]) -> Finding:

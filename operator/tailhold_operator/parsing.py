@@ -4,6 +4,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from tailhold_api import codec, names
+from tailhold_api.faults import said
 from tailhold_api.spec import Spec
 from tailhold_api.status import Status
 from tailhold_operator.history import KEY, History
@@ -18,7 +19,7 @@ def read_spec(pipeline: Manifest) -> Spec | str:
     try:
         return codec.load_lenient(Spec, pipeline.get("spec") or {})
     except ValidationError as error:
-        return _explain(error)
+        return explain(error)
 
 
 def read_status(pipeline: Manifest) -> Status:
@@ -44,7 +45,8 @@ def generation_of(pipeline: Manifest) -> int:
     return int(pipeline["metadata"].get("generation", 0))
 
 
-def _explain(error: ValidationError) -> str:
+def explain(error: ValidationError) -> str:
+    """What is wrong with a spec: the first faults, each with its field."""
     told = [_sentence(each) for each in error.errors(include_url=False)]
     more = f"; and {len(told) - _MOST} more" if len(told) > _MOST else ""
     return "; ".join(told[:_MOST]) + more
@@ -52,7 +54,7 @@ def _explain(error: ValidationError) -> str:
 
 def _sentence(detail: ErrorDetails) -> str:
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
-    message = detail["msg"][:1].lower() + detail["msg"][1:]
-    if detail["type"] == "missing":
+    message = said(detail, Spec)
+    if detail["type"] in ("missing", "extra_forbidden"):
         return f"`spec{where}`: {message}"
     return f"`spec{where}`: {message}, and is {str(detail['input'])[:100]!r}"

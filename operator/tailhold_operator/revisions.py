@@ -27,7 +27,8 @@ from tailhold_operator.render.config import (
     read_part,
 )
 
-_CHANGES = 64
+MOST_CHANGES = 48
+"""Fields of an edit that the status names: what it has room for."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def noted(history: History, spec: Spec) -> History:
         return history
     found = changes(history.spec, spec) if history.spec else ()
     told = tuple(FieldChange(path=each.path, field_class=each.field_class) for each in found)
-    return history.model_copy(update={"spec": spec, "last_change": told[:_CHANGES]})
+    return history.model_copy(update={"spec": spec, "last_change": told[:MOST_CHANGES]})
 
 
 def content_by_digest(seen: Seen, digest: str, target: Target | None) -> ContentPart | None:

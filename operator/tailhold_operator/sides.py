@@ -11,6 +11,8 @@ from tailhold_operator.observe import Deployment, Pod, Report, Seen, read_deploy
 from tailhold_operator.rollout import Side
 
 KEPT_FAILED_PODS = 3
+_PHASES, _PHASE_NAME = 16, 32
+"""As many phases, and characters of a name, as a status has room for."""
 _STOP_LATE = timedelta(seconds=30)
 _OVER = ("Succeeded", "Failed")
 
@@ -88,7 +90,8 @@ def newest_phases(seen: Seen, pods: Iterable[Pod]) -> Mapping[str, int]:
     """Phase times of the youngest pod that tells any."""
     told = [pod for pod in pods if pod.name in seen.reports and seen.reports[pod.name].phases]
     newest = max(told, key=lambda pod: (pod.created, pod.name), default=None)
-    return dict(seen.reports[newest.name].phases) if newest else {}
+    phases = seen.reports[newest.name].phases.items() if newest else ()
+    return dict([each for each in phases if len(each[0]) <= _PHASE_NAME][:_PHASES])
 
 
 def selector_text(selector: Manifest) -> str:

@@ -55,3 +55,17 @@ def test_annotations_that_are_no_text_are_named(tmp_path: Path) -> None:
         path.write_text(path.read_text().replace("name: marks", f"name: marks\n  annotations: {wrong}", 1))
         done = CliRunner().invoke(app, ["validate", str(path)])
         assert (done.exit_code, "metadata.annotations" in done.output) == (1, True)
+
+
+def test_standard_input_is_read(tmp_path: Path) -> None:
+    good = written(tmp_path, "good").read_text()
+    done = CliRunner().invoke(app, ["validate", "-"], input=good)
+    assert (done.exit_code, done.output.strip()) == (0, "-: good: in order")
+    done = CliRunner().invoke(app, ["validate", "-"], input=good.replace("dimension", "dimensions"))
+    assert done.exit_code == 1
+    assert "-: good: spec.embedder.dimensions: unknown field, did you mean `dimension`?" in done.output
+
+
+def test_a_field_one_level_too_high_is_answered_with_its_place(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["validate", str(written(tmp_path, "high", topK=3))])
+    assert "high: spec.topK: unknown field here, did you mean `retrieval.topK`?" in done.output

@@ -10,6 +10,9 @@ sys.path.insert(0, str(Path(__file__).parent))  # importlib mode puts no test fo
 
 import api_server
 from api_server import ApiServer
+from places import place
+
+__all__ = ["place"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,185 +1,25 @@
 """The operator's writes against a real API server: schemas, defaults, ownership, garbage collection."""
 
 import asyncio
-import ssl
-import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
-from datetime import UTC, datetime
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
 
-import httpx
 import pytest
 import worlds
 import yaml
-from api_server import ApiServer
-from kubernetes.aio import config
-from kubernetes.aio.client import ApiClient, Configuration
+from places import Place
+from status_examples import full_status
 
 from tailhold_api import names
-from tailhold_api.status import (
-    Condition,
-    Ended,
-    FieldChange,
-    Progress,
-    RevisionStatus,
-    SnapshotStatus,
-    Status,
-)
+from tailhold_api.status import Status
 from tailhold_operator.cluster import KubernetesCluster
 from tailhold_operator.errors import ConflictError
-from tailhold_operator.kinds import CHILD_KINDS, Manifest, Ref, path_of
+from tailhold_operator.kinds import Manifest, Ref, path_of
 from tailhold_operator.parsing import read_status
-from tailhold_operator.reconcile import World, reconcile
-from tailhold_operator.sampling import Sampler
 from tailhold_operator.summarise import status_body
-from tailhold_operator.testing import FakeClock, FakeCluster, FakePods, Killed
-
-RESULT = '{"snapshot":"' + "5" * 64 + '","documents":3,"failedDocuments":0,"chunks":9}'
-
-
-class Place:
-    """A namespace of a real API server, with kubelet's part played by hand."""
-
-    def __init__(self, cluster: KubernetesCluster, admin: httpx.AsyncClient, namespace: str) -> None:
-        self.cluster = cluster
-        self.admin = admin
-        self.namespace = namespace
-        self.key = Ref(names.KIND, namespace, worlds.NAME)
-        self.pods = SilentPods()
-
-    @property
-    def world(self) -> World:
-        return World(
-            cluster=self.cluster,
-            pods=self.pods,
-            setup=worlds.SETUP,
-            public_key=lambda: "{}",
-            now=lambda: datetime.now(UTC),
-            sampler=Sampler(),
-            log=lambda *_: None,
-        )
-
-    async def step(self) -> None:
-        await reconcile(self.world, self.key)
-
-    async def live(self) -> None:
-        """Some looks; an operator that dies is followed by another."""
-        for _ in range(6):
-            with suppress(Killed):
-                await self.step()
-
-    async def put(self, body: dict[str, Any]) -> None:
-        manifest = worlds.pipeline(body)
-        manifest["metadata"]["namespace"] = self.namespace
-        path = path_of(names.KIND, self.namespace, worlds.NAME)
-        query = {"fieldManager": "user", "force": "true"}
-        headers = {"Content-Type": "application/apply-patch+yaml"}
-        answer = await self.admin.patch(path, json=manifest, params=query, headers=headers)
-        assert answer.is_success, answer.text
-
-    async def pipeline(self) -> Manifest:
-        found = await self.cluster.read(self.key)
-        assert found is not None
-        return found
-
-    async def children(self) -> dict[str, Manifest]:
-        uid = (await self.pipeline())["metadata"]["uid"]
-        labels = f"{names.LABEL_PIPELINE_UID}={uid}"
-        found = [each for kind in CHILD_KINDS for each in await self.cluster.find(kind, self.namespace, labels)]
-        return {f"{each['kind']}/{each['metadata']['name']}": each for each in found}
-
-    async def quiet(self) -> dict[str, str]:
-        """Versions once the controllers around have written what they had to."""
-        before: dict[str, str] = {}
-        for _ in range(20):
-            now = await self.versions()
-            if now == before:
-                return now
-            before = now
-            await asyncio.sleep(0.5)
-        raise AssertionError("never quiet")
-
-    async def versions(self) -> dict[str, str]:
-        everything = await self.children() | {"pipeline": await self.pipeline()}
-        return {name: each["metadata"]["resourceVersion"] for name, each in everything.items()}
-
-    async def build(self) -> None:
-        """Play kubelet: the pods of both Jobs end well."""
-        config = next(each for each in (await self.children()).values() if worlds.is_inspected(each))
-        await self._end(names.LABEL_INSPECTION, worlds.found(config))
-        await self._end(names.LABEL_BUILD, RESULT)
-
-    async def _end(self, label: str, message: str) -> None:
-        pod = await self.until(lambda: self._job_pod(label))
-        ended = {
-            "exitCode": 0,
-            "message": message,
-            "reason": "Completed",
-            "finishedAt": "2026-01-01T00:00:00Z",
-        }
-        container = {"name": "index", "image": "i", "imageID": "i", "ready": False, "restartCount": 0}
-        status = {"phase": "Succeeded", "containerStatuses": [container | {"state": {"terminated": ended}}]}
-        await self.patch_status(pod, status)
-        await self.until(lambda: self._job_complete(label))
-
-    async def patch_status(self, pod: Manifest, status: Manifest) -> None:
-        path = path_of("Pod", self.namespace, pod["metadata"]["name"], "status")
-        headers = {"Content-Type": "application/merge-patch+json"}
-        answer = await self.admin.patch(path, json={"status": status}, headers=headers)
-        assert answer.is_success, answer.text
-
-    async def _job_pod(self, label: str) -> Manifest | None:
-        found = [each for each in (await self.children()).values() if each["kind"] == "Pod"]
-        return next((each for each in found if label in each["metadata"]["labels"]), None)
-
-    async def _job_complete(self, label: str) -> Manifest | None:
-        found = [each for each in (await self.children()).values() if each["kind"] == "Job"]
-        jobs = [each for each in found if label in each["metadata"]["labels"]]
-        done = (each for each in jobs for c in each["status"].get("conditions", ()) if c["type"] == "Complete")
-        return next(done, None)
-
-    @staticmethod
-    async def until(look: Callable[[], Awaitable[Manifest | None]]) -> Manifest:
-        for _ in range(150):
-            found = await look()
-            if found:
-                return found
-            await asyncio.sleep(0.1)
-        raise AssertionError("it never came")
-
-
-class SilentPods(FakePods):
-    """No pod runs here, so none answers."""
-
-    def __init__(self) -> None:
-        super().__init__(FakeCluster(FakeClock()))
-
-    async def report(self, pod: Any) -> None:
-        return None
-
-
-@pytest.fixture
-async def place(api: ApiServer) -> AsyncIterator[Place]:
-    namespace = f"n{uuid.uuid4().hex[:12]}"
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    settings = Configuration()
-    await config.load_kube_config(str(api.kubeconfig), client_configuration=settings)
-    headers = {"Authorization": "Bearer test-token"}
-    async with (
-        ApiClient(settings) as client,
-        httpx.AsyncClient(
-            base_url=api.url,
-            verify=ssl.create_default_context(cafile=str(api.ca)),
-            headers=headers,
-            timeout=30,
-        ) as admin,
-    ):
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}}
-        (await admin.post("/api/v1/namespaces", json=body)).raise_for_status()
-        yield Place(KubernetesCluster(client), admin, namespace)
+from tailhold_operator.testing import Killed
 
 
 async def test_a_second_look_writes_nothing(place: Place) -> None:
@@ -212,9 +52,7 @@ async def test_a_company_s_pods_wait_for_their_account_and_are_written_once(plac
     (await place.admin.post(path_of("ServiceAccount", place.namespace), json=account)).raise_for_status()
     await place.build()
     await place.live()
-    await asyncio.sleep(0.5)
-    await place.live()
-    before = await place.versions()
+    before = await place.quiet()
     await place.live()
     assert await place.versions() == before
     kinds = {name.partition("/")[0] for name in before}
@@ -355,36 +193,3 @@ class Mortal:
             return answer
 
         return write
-
-
-def full_status() -> Status:
-    revision = RevisionStatus(
-        name="a-b",
-        pod_digest="a" * 64,
-        content_digest="b" * 64,
-        snapshot="c" * 64,
-        image="i",
-        ready_replicas=2,
-    )
-    condition = Condition(
-        type="Ready", status="True", observed_generation=1, last_transition_time="2026-01-01T00:00:00Z",
-        reason="Reconciled", message="m",
-    )  # fmt: skip
-    return Status(
-        observed_generation=1,
-        conditions=(condition, condition.model_copy(update={"type": "Accepted"})),
-        stable=revision,
-        candidate=revision.model_copy(update={"name": "c-d"}),
-        weight_percent=5,
-        p99_milliseconds=120,
-        replicas=2,
-        ready_replicas=1,
-        replicas_text="1/2",
-        selector="a=b",
-        snapshot=SnapshotStatus(digest="d", build="e", documents=1, failed_documents=2, chunks=3),
-        progress=Progress(step="embed", done=1, total=2, unit="chunks", eta_seconds=3),
-        last_change=(FieldChange(path="retrieval.topK", field_class="live"),),
-        phases={"weights": 1},
-        url="http://a.b.svc/v1",
-        ended=(Ended(name="x", reason="Replaced", at="2026-01-01T00:00:00Z"),),
-    )

@@ -4,6 +4,7 @@ Lax by nature, in the API server alone: null in a field that may be left out is 
 """
 
 import copy
+import math
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,6 +17,7 @@ import yaml
 from api_server import CRD, ApiServer
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from pydantic.alias_generators import to_snake
 from worlds import spec
 
 from tailhold.manifest import ManifestError, read_manifests
@@ -58,6 +60,9 @@ def wrong_values(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         yield "too small", schema["minimum"] - 1
     if "maximum" in schema:
         yield "too large", schema["maximum"] + 1
+    if kind == "number":  # a bound that is no whole number is cut to one where the value is
+        yield "the whole number below", math.ceil(schema["minimum"]) - 1
+        yield "the whole number above", math.floor(schema["maximum"]) + 1
     if "multipleOf" in schema:
         yield "no multiple", schema["multipleOf"] + 1
     if "enum" in schema:
@@ -104,6 +109,8 @@ def wrong_specs() -> Iterator[Wrong]:
             yield f"{where} {name}", placed(path, value)
         if "properties" in schema:
             yield f"{where} unknown field", placed((*path, "tpoK"), 1)
+        if path[-1] != path[-1].lower():
+            yield f"{where} by its Python name", placed((*path[:-1], to_snake(path[-1])), 1)
     for name in SCHEMA["required"]:
         yield f"{name} missing", {key: value for key, value in COMPLETE.items() if key != name}
         yield f"{name} null", COMPLETE | {name: None}

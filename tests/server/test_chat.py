@@ -164,6 +164,15 @@ async def test_a_refusal_has_openais_shape_and_names_the_field(
     assert 'tailhold_requests_total{outcome="invalid"} 1.0' in counted
 
 
+@pytest.mark.parametrize("asked", [{"top_k": 5000}, {"rag": {"top_k": 5000}}])
+async def test_more_passages_than_the_pipeline_looks_up_cannot_be_asked_for(asked: dict[str, Any]) -> None:
+    """C05: the cap is in the message."""
+    async with running() as server:
+        refused = await server.public.post(PATH, json=body(**asked))
+    assert refused.status_code == 400
+    assert "`retrieval.topK`, at most 100" in refused.json()["error"]["message"]
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [("GET", "/nope", 404), ("GET", PATH, 405), ("POST", "/v1/models", 405), ("GET", "/v1/models/nope", 404)],

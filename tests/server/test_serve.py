@@ -58,7 +58,7 @@ def test_several_pipelines_or_none_are_an_error_that_names_them(tmp_path: Path) 
         ({"retrieval": {"topK": 0}}, ("retrieval.topK", "greater than or equal to 1", "got 0")),
         ({"retrieval": {"topK": "5"}}, ("retrieval.topK", "valid integer", "got '5'")),
         ({"retrieval": {"contextOrder": "Random"}}, ("retrieval.contextOrder", "'Relevance' or 'Stable'")),
-        ({"retrival": {}}, ("retrival", "not permitted")),
+        ({"retrival": {}}, ("retrival", "did you mean `retrieval`?")),
         (
             {"retrieval": {"contextTokens": 4096}},
             ("retrieval.contextTokens", "must be less than `engine.maxModelTokens`"),

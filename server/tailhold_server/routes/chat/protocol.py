@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
+from tailhold_api.serving import Retrieval
 from tailhold_server.errors import ServeError, invalid
 from tailhold_server.question import Message, Question, Role
 
@@ -30,6 +31,10 @@ HARMLESS: dict[str, tuple[Any, ...]] = {
     "web_search_options": (None,),
 }
 """Fields of OpenAI's that are not carried out, with the values that ask for nothing and are accepted."""
+_ABOUT_PASSAGES = ("rag", "top_k", "topK", "max_num_results")
+"""What clients of other servers ask for more passages with."""
+_MOST = next(bound.le for bound in Retrieval.model_fields["top_k"].metadata if hasattr(bound, "le"))
+_TOP_K = f"; how many passages are looked up is the pipeline's `retrieval.topK`, at most {_MOST}"
 
 
 class _Wire(BaseModel):
@@ -170,7 +175,8 @@ def _as_invalid(error: ValidationError) -> ServeError:
     first = max((each for each in errors if _where(each)[: len(where)] == where), key=lambda each: len(_where(each)))
     param = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in _where(first)).removeprefix(".")
     if first["type"] == "extra_forbidden":
-        return invalid(f"`{param}` is not a field of this API: leave it out", param, "unknown_parameter")
+        more = _TOP_K if param in _ABOUT_PASSAGES else ""
+        return invalid(f"`{param}` is not a field of this API: leave it out{more}", param, "unknown_parameter")
     return invalid(f"`{param}`: {first['msg']}" if param else first["msg"], param or None)
 
 

@@ -1,0 +1,44 @@
+"""A status with all its fields."""
+
+from tailhold_api.status import (
+    Condition,
+    Ended,
+    FieldChange,
+    Progress,
+    RevisionStatus,
+    SnapshotStatus,
+    Status,
+)
+
+
+def full_status() -> Status:
+    revision = RevisionStatus(
+        name="a-b",
+        pod_digest="a" * 64,
+        content_digest="b" * 64,
+        snapshot="c" * 64,
+        image="i",
+        ready_replicas=2,
+    )
+    condition = Condition(
+        type="Ready", status="True", observed_generation=1, last_transition_time="2026-01-01T00:00:00Z",
+        reason="Reconciled", message="m",
+    )  # fmt: skip
+    return Status(
+        observed_generation=1,
+        conditions=(condition, condition.model_copy(update={"type": "Accepted"})),
+        stable=revision,
+        candidate=revision.model_copy(update={"name": "c-d"}),
+        weight_percent=5,
+        p99_milliseconds=120,
+        replicas=2,
+        ready_replicas=1,
+        replicas_text="1/2",
+        selector="a=b",
+        snapshot=SnapshotStatus(digest="d", build="e", documents=1, failed_documents=2, chunks=3),
+        progress=Progress(step="embed", done=1, total=2, unit="chunks", eta_seconds=3),
+        last_change=(FieldChange(path="retrieval.topK", field_class="live"),),
+        phases={"weights": 1},
+        url="http://a.b.svc/v1",
+        ended=(Ended(name="x", reason="Replaced", at="2026-01-01T00:00:00Z"),),
+    )
