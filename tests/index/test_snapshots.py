@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tailhold_api.codec import dump, load
-from tailhold_api.sources import IndexKind, Metric
+from tailhold_api.index_kinds import IndexKind
+from tailhold_api.sources import Metric
 from tailhold_server.snapshots import (
     Contents,
     Document,
