@@ -139,7 +139,7 @@ def seal(folder: Path, change: Callable[[dict[str, object]], None] | None = None
     import json
 
     facts = json.loads((folder / MANIFEST).read_text())
-    for name in FILES:
+    for name in facts["files"]:
         data = (folder / name).read_bytes()
         facts["files"][name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     if change is not None:
