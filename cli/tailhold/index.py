@@ -154,6 +154,8 @@ def _read_part(path: Path) -> BuildPart:
 def _show(report: BuildReport) -> None:
     for each in report.failures:
         print(f"  failed: {each.path}: {each.reason}: {each.hint}")
+    if report.recall_questions:
+        print(f"recall of the best ten: {report.recall:.4f}, measured with {report.recall_questions} chunks")
     print(
         f"snapshot {report.snapshot}: {report.documents} documents, {report.failed_documents} failed, "
         f"{report.chunks} chunks, {report.reused} of them reused; "

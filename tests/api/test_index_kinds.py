@@ -10,6 +10,7 @@ from spec_examples import MINIMAL, merged
 from tailhold.rules import broken
 from tailhold_api.codec import digest, load_lenient
 from tailhold_api.fields import FieldClass
+from tailhold_api.forecast import forecast
 from tailhold_api.index_kinds import BY_DEFAULT, SearchParameters
 from tailhold_api.parts import build_part, changes, content_part, pod_part
 from tailhold_api.spec import Spec
@@ -54,6 +55,8 @@ def test_what_is_built_in_builds_anew_and_what_is_searched_with_is_pushed(
     assert (build_part(before) != build_part(after)) == (kind is FieldClass.RELOAD)
     assert (content_part(before, SNAPSHOT) != content_part(after, SNAPSHOT)) == (kind is FieldClass.LIVE)
     assert pod_part("docs", before) == pod_part("docs", after)
+    told = forecast("docs", before, after, None)
+    assert (told.new_index, told.new_pods, told.new_content) == (kind is FieldClass.RELOAD, False, True)
 
 
 def test_defaults_that_are_written_out_change_nothing() -> None:

@@ -98,7 +98,7 @@ def build_with(
     with watch.step("publishing", "snapshots", 1):
         snapshot = write_snapshot(store, _contents(models, part, collected, embedded, structured))
         keep_snapshots(store, owner, snapshot, keep=keep, pinned=pinned, now=time.time())
-    report = _report(snapshot, collected, embedded.reused, watch.seconds)
+    report = _report(snapshot, collected, embedded.reused, structured, watch.seconds)
     record(store, digest(part), report)
     return report
 
@@ -194,13 +194,17 @@ def _contents(
     )
 
 
-def _report(snapshot: str, collected: Collected, reused: int, seconds: dict[str, float]) -> BuildReport:
+def _report(
+    snapshot: str, collected: Collected, reused: int, structured: Structured, seconds: dict[str, float]
+) -> BuildReport:
     return BuildReport(
         snapshot=snapshot,
         documents=len(collected.documents),
         failed_documents=len(collected.failures),
         chunks=len(collected.texts),
         reused=reused,
+        recall=structured.recall,
+        recall_questions=structured.questions,
         failures=tuple(collected.failures),
         seconds=seconds,
     )
