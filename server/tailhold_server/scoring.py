@@ -18,11 +18,20 @@ def normalised(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def blocks(vectors: NDArray[np.float32], *, cosine: bool) -> Iterator[NDArray[np.float32]]:
-    """The rows as they are compared, some at a time: a copy of all in float64 would be twice the index."""
+    """The rows as they are compared, some at a time: all of them in float64 would be twice the index."""
     step = max(1, _BLOCK_NUMBERS // max(1, vectors.shape[1]))
     for start in range(0, len(vectors), step):
         block = vectors[start : start + step]
         yield normalised(block) if cosine else np.ascontiguousarray(block, dtype=np.float32)
+
+
+def compared(vectors: NDArray[np.float32], *, cosine: bool) -> NDArray[np.float32]:
+    """A copy of all rows as they are compared."""
+    out, start = np.empty(vectors.shape, dtype=np.float32), 0
+    for block in blocks(vectors, cosine=cosine):
+        out[start : start + len(block)] = block
+        start += len(block)
+    return out
 
 
 def ranked(

@@ -138,6 +138,13 @@ def test_c05_no_search_asks_for_more_candidates_than_faiss_takes_on_a_gpu() -> N
     assert (near.search(vectors[:1], 100, most)[1] >= 0).all()
 
 
+def test_a_search_leaves_the_threads_of_others_alone(pair: tuple[Searcher, Searcher]) -> None:
+    """The encoder computes in the same thread."""
+    faiss.omp_set_num_threads(2)
+    pair[0].search(VECTORS[:1], 3)
+    assert faiss.omp_get_max_threads() == 2
+
+
 def test_zero_vectors_score_zero() -> None:
     vectors = np.concatenate([VECTORS[:50], np.zeros((5, DIMENSION), np.float32)])
     near = searcher_of(vectors, Metric.COSINE, build_hnsw(vectors, GRAPH, cosine=True))

@@ -4,6 +4,8 @@ An index is put together from a snapshot's arrays, whose numbers were proved to 
 and no file chooses which of its types is made.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import faiss
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 from tailhold_api.index_kinds import BY_DEFAULT, MOST_CANDIDATES, SearchParameters
 from tailhold_api.sources import Metric
 from tailhold_server.ports import Searcher
-from tailhold_server.scoring import blocks, check_questions, normalised, ranked, unfilled
+from tailhold_server.scoring import blocks, check_questions, compared, normalised, ranked, unfilled
 from tailhold_server.snapshots.structure import HNSWArrays, IVFPQArrays
 
 Vectors = NDArray[np.float32]
@@ -55,13 +57,14 @@ class FaissSearcher:
         Raises ValueError for a question that is not finite.
         """
         check_questions(vectors)
-        questions = normalised(vectors) if self._cosine else np.ascontiguousarray(vectors, dtype=np.float32)
+        questions = compared(vectors, cosine=self._cosine)
         scores, ids = unfilled(len(questions), k)
         wanted = min(k, self._count)
         if not (wanted and len(questions)):
             return scores, ids
-        one_thread()
-        for row, found in enumerate(self._candidates.find(questions, wanted, parameters)):
+        with one_thread():
+            candidates = self._candidates.find(questions, wanted, parameters)
+        for row, found in enumerate(candidates):
             known = found[found >= 0]
             best = ranked(self._candidates.rows(known), known, questions[row], k, cosine=self._cosine)
             scores[row, : len(best[0])], ids[row, : len(best[0])] = best
@@ -167,6 +170,12 @@ def empty_ivfpq(dimension: int, lists: int, subquantizers: int, bits: int) -> fa
     return index
 
 
-def one_thread() -> None:
-    """Of FAISS, in the calling thread: OpenMP's setting is each thread's own."""
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Of FAISS, in the calling thread. Put back, since torch may share its OpenMP, and embeds in the same thread."""
+    before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)

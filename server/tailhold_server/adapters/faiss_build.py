@@ -9,34 +9,35 @@ import numpy as np
 
 from tailhold_api.index_kinds import HNSWStructure, IVFPQStructure
 from tailhold_server.adapters.faiss import Vectors, empty_ivfpq, one_thread
-from tailhold_server.scoring import blocks
+from tailhold_server.scoring import blocks, compared
 from tailhold_server.snapshots.structure import HNSWArrays, IVFPQArrays, code_bytes
 
 _SEED = 1234
-_TRAINING_PER_LIST = 256
+_TRAINING_PER_CENTRE = 256
 """FAISS itself takes no more vectors than this for each centre."""
 
 
 def build_ivfpq(vectors: Vectors, shape: IVFPQStructure, *, cosine: bool) -> IVFPQArrays:
     """Train centres and codebooks, then sort and code all vectors. Needs enough of them."""
-    one_thread()
     index = empty_ivfpq(vectors.shape[1], shape.lists, shape.subquantizers, shape.bits_per_code)
     index.cp.seed = index.pq.cp.seed = _SEED
     # Its warnings go to standard error without a name; the Job says the same in its own words.
     index.cp.min_points_per_centroid = index.pq.cp.min_points_per_centroid = 1
-    index.train(_sample(vectors, max(shape.lists, 2**shape.bits_per_code) * _TRAINING_PER_LIST, cosine=cosine))
-    for block in blocks(vectors, cosine=cosine):
-        index.add(block)
+    most = max(shape.lists, 2**shape.bits_per_code) * _TRAINING_PER_CENTRE
+    with one_thread():
+        index.train(_sample(vectors, most, cosine=cosine))
+        for block in blocks(vectors, cosine=cosine):
+            index.add(block)
     return _lists(index, shape)
 
 
 def build_hnsw(vectors: Vectors, shape: HNSWStructure, *, cosine: bool) -> HNSWArrays:
     """Link the vectors, one after another."""
-    one_thread()
     index = faiss.IndexHNSWFlat(vectors.shape[1], shape.neighbours, faiss.METRIC_INNER_PRODUCT)
     index.hnsw.efConstruction = shape.ef_construction
-    for block in blocks(vectors, cosine=cosine):
-        index.add(block)
+    with one_thread():
+        for block in blocks(vectors, cosine=cosine):
+            index.add(block)
     levels, links = faiss.vector_to_array(index.hnsw.levels), faiss.vector_to_array(index.hnsw.neighbors)
     return HNSWArrays(shape.neighbours, levels, links)
 
@@ -45,7 +46,7 @@ def _sample(vectors: Vectors, most: int, *, cosine: bool) -> Vectors:
     chosen = vectors
     if len(vectors) > most:
         chosen = vectors[np.sort(np.random.default_rng(_SEED).choice(len(vectors), most, replace=False))]
-    return np.concatenate(list(blocks(chosen, cosine=cosine)))
+    return compared(chosen, cosine=cosine)
 
 
 def _lists(index: faiss.IndexIVFPQ, shape: IVFPQStructure) -> IVFPQArrays:

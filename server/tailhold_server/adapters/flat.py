@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from tailhold_api.index_kinds import BY_DEFAULT, SearchParameters
 from tailhold_api.sources import Metric
-from tailhold_server.scoring import check_questions, normalised, ranked, unfilled
+from tailhold_server.scoring import check_questions, compared, ranked, unfilled
 
 _BLOCK_SCORES = 1 << 24
 """Scores held at once: 64 MiB."""
@@ -26,7 +26,7 @@ class FlatSearcher:
         if not np.isfinite(vectors).all():
             raise ValueError("the index holds NaN or infinity")
         self._cosine = metric is Metric.COSINE
-        rows = normalised(vectors) if self._cosine else np.array(vectors, dtype=np.float32)
+        rows = compared(vectors, cosine=self._cosine)
         self._rows = torch.from_numpy(rows).to(device)
         self._longest = float(np.linalg.norm(rows, axis=1).max(initial=0.0))
 
@@ -43,7 +43,7 @@ class FlatSearcher:
         There are no parameters that matter. Raises ValueError for a question that is not finite.
         """
         check_questions(vectors)
-        questions = normalised(vectors) if self._cosine else np.array(vectors, dtype=np.float32)
+        questions = compared(vectors, cosine=self._cosine)
         scores, ids = unfilled(len(questions), k)
         for row, (question, found) in enumerate(self._shortlists(questions, min(k, self.count))):
             best_scores, best_ids = self._rank(question, found, k)
