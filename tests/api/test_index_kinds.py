@@ -11,7 +11,7 @@ from tailhold.rules import broken
 from tailhold_api.codec import digest, load_lenient
 from tailhold_api.fields import FieldClass
 from tailhold_api.forecast import forecast
-from tailhold_api.index_kinds import BY_DEFAULT, SearchParameters
+from tailhold_api.index_kinds import BY_DEFAULT, HNSWStructure, IVFPQStructure, SearchParameters
 from tailhold_api.parts import build_part, changes, content_part, pod_part
 from tailhold_api.spec import Spec
 
@@ -77,6 +77,12 @@ def test_parameters_of_a_kind_that_is_not_chosen_reach_neither_build_nor_search(
     assert content_part(spec(blocks), SNAPSHOT).search == BY_DEFAULT
     assert build_part(spec({"kind": "HNSW", **blocks})).ivfpq is None
     assert build_part(spec({"kind": "IVFPQ", **blocks})).hnsw is None
+
+
+def test_defaults_of_what_is_built_stay() -> None:
+    """Digests leave defaults out: with another default an old snapshot would pass for one that it is not."""
+    assert IVFPQStructure().model_dump() == {"lists": 1024, "subquantizers": 64, "bits_per_code": 8}
+    assert HNSWStructure().model_dump() == {"neighbours": 32, "ef_construction": 128}
 
 
 def test_a_search_is_told_what_its_kind_reads() -> None:
