@@ -19,6 +19,7 @@ from tailhold_api.conditions import Reason
 from tailhold_api.parts import BuildPart
 from tailhold_api.serving import Embedder
 from tailhold_api.sources import ModelSource
+from tailhold_server import backends
 from tailhold_server.errors import StartError
 from tailhold_server.ingest.build import KEEP
 from tailhold_server.ingest.build import build as build_snapshot
@@ -99,7 +100,6 @@ class Finder:
 
     def __init__(self, store: Path, embedder: Path, *, digest: str = "", query_prefix: str = "") -> None:
         from tailhold_server.adapters.encoder import load_encoder
-        from tailhold_server.adapters.flat import FlatSearcher
 
         name = digest or next(newest(store), "")
         if not name:
@@ -110,7 +110,7 @@ class Finder:
         self._encoder = load_encoder(embedder, settings)
         if self._encoder.fingerprint != snapshot.manifest.embedder:
             raise SnapshotRefused(f"snapshot {name} was made by another embedder than {embedder}")
-        self._searcher = FlatSearcher(snapshot.vectors, snapshot.manifest.metric)
+        self._searcher = backends.searcher(snapshot)
         self._chunks = snapshot.chunks
         self._query_prefix = query_prefix
 
@@ -154,6 +154,8 @@ def _read_part(path: Path) -> BuildPart:
 def _show(report: BuildReport) -> None:
     for each in report.failures:
         print(f"  failed: {each.path}: {each.reason}: {each.hint}")
+    if report.recall_questions:
+        print(f"recall of the best ten: {report.recall:.4f}, measured with {report.recall_questions} chunks")
     print(
         f"snapshot {report.snapshot}: {report.documents} documents, {report.failed_documents} failed, "
         f"{report.chunks} chunks, {report.reused} of them reused; "

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from tailhold_api.cards import card_of
 from tailhold_api.fields import Model
+from tailhold_api.index_memory import index_bytes, vector_bytes
 from tailhold_api.inspection import EmbedderFacts, GeneratorFacts, Inspection
 from tailhold_api.serving import DataType, EmbedderDevice, Quantization
 from tailhold_api.spec import Spec
@@ -193,8 +194,12 @@ def _index(spec: Spec, chunks: int | None) -> Line:
     """Twice: a new snapshot is loaded beside the one that serves, which stays for an undo."""
     if chunks is None:
         return Line(what="index, twice", mebibytes=0, how="not built yet; added up again when it is")
-    size = chunks * spec.embedder.dimension * _FLOAT32
-    how = f"{chunks:,} passages x {spec.embedder.dimension} x 4 bytes; the next one is loaded beside it"
+    index, dimension = spec.index, spec.embedder.dimension
+    structure = index.ivfpq_structure or index.hnsw_structure
+    size = index_bytes(structure, dimension, chunks)
+    if index.ivfpq_structure:  # The vectors are read from the mapped file: the kernel takes that memory back.
+        size -= vector_bytes(dimension, chunks)
+    how = f"{index.kind.value} of {chunks:,} passages x {dimension}; the next one is loaded beside it"
     return Line(what="index, twice", mebibytes=_up(2 * size), how=how)
 
 

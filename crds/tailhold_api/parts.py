@@ -1,17 +1,19 @@
 """The two parts of a revision, what an index is built from, and what an edit changes."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from pydantic import BaseModel, Field
+from pydantic.fields import FieldInfo
 
 from tailhold_api.codec import digest
 from tailhold_api.engine import Engine
 from tailhold_api.fields import FieldClass, Model, field_class, part
+from tailhold_api.index_kinds import HNSWStructure, IndexKind, IVFPQStructure, SearchParameters
 from tailhold_api.placement import Placement
 from tailhold_api.pod import Pod
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
-from tailhold_api.sources import Corpus, IndexKind, Metric, SnapshotStore
+from tailhold_api.sources import Corpus, Metric, SnapshotStore
 from tailhold_api.spec import Observability, Server, Spec
 
 SHORT = 10
@@ -49,6 +51,8 @@ class ContentPart(Model):
     """Digest of the index snapshot."""
     retrieval: Retrieval = part(Retrieval)
     """What is looked up for each question."""
+    search: SearchParameters = part(SearchParameters)
+    """How the index is searched."""
     prompt: Prompt = part(Prompt)
     """How question and context become a prompt."""
     batching: Batching = part(Batching)
@@ -72,6 +76,10 @@ class BuildPart(Model):
     """How vectors are compared."""
     store: SnapshotStore
     """Where the snapshot is published."""
+    ivfpq: IVFPQStructure | None = None
+    """For `kind: IVFPQ` alone: what does not matter builds nothing anew."""
+    hnsw: HNSWStructure | None = None
+    """For `kind: HNSW` alone."""
     rebuild: str = ""
     """The value of the rebuild annotation: a new one builds again from the same spec."""
 
@@ -96,6 +104,7 @@ def content_part(spec: Spec, snapshot: str) -> ContentPart:
     return ContentPart(
         snapshot=snapshot,
         retrieval=spec.retrieval,
+        search=spec.index.search,
         prompt=spec.prompt,
         batching=spec.batching,
         admission=spec.admission,
@@ -111,6 +120,8 @@ def build_part(spec: Spec, rebuild: str = "") -> BuildPart:
         kind=spec.index.kind,
         metric=spec.index.metric,
         store=spec.index.store,
+        ivfpq=spec.index.ivfpq_structure,
+        hnsw=spec.index.hnsw_structure,
         rebuild=rebuild,
     )
 
@@ -138,7 +149,7 @@ def changes(old: Spec, new: Spec) -> tuple[Change, ...]:
 
 def _changes(old: BaseModel, new: BaseModel, prefix: str) -> Iterator[Change]:
     for name, field in type(new).model_fields.items():
-        before, after = getattr(old, name), getattr(new, name)
+        before, after = _given(field, getattr(old, name)), _given(field, getattr(new, name))
         if before == after:
             continue
         path = f"{prefix}{field.alias}"
@@ -147,3 +158,14 @@ def _changes(old: BaseModel, new: BaseModel, prefix: str) -> Iterator[Change]:
             yield from _changes(before, after, f"{path}.")
         else:
             yield Change(path, before, after, known or FieldClass.RESTART)
+
+
+def _given(field: FieldInfo, value: Any) -> Any:
+    """An optional block whose fields all have defaults is, left out, the block of defaults."""
+    if value is not None:
+        return value
+    blocks = (each for each in get_args(field.annotation) if isinstance(each, type) and issubclass(each, Model))
+    block = next(blocks, None)
+    if block is None or any(inner.is_required() for inner in block.model_fields.values()):
+        return None
+    return block()

@@ -1,9 +1,20 @@
 """Where models and documents come from."""
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from tailhold_api.fields import Model, Rule, part, policy, reload, restart
+from tailhold_api.index_kinds import (
+    HNSW,
+    IVFPQ,
+    HNSWStructure,
+    IndexKind,
+    IVFPQStructure,
+    Rescore,
+    SearchParameters,
+)
+
+Part = TypeVar("Part", bound=Model)
 
 _ONE_MODEL_SOURCE = "[has(self.huggingFace), has(self.pvc), has(self.path)].filter(x, x).size() == 1"
 _ONE_CORPUS_SOURCE = "[has(self.pvc), has(self.configMap), has(self.archive)].filter(x, x).size() == 1"
@@ -126,12 +137,6 @@ class Corpus(Model):
     """How documents are cut."""
 
 
-class IndexKind(StrEnum):
-    """How vectors are searched."""
-
-    FLAT = "Flat"
-
-
 class Metric(StrEnum):
     """How vectors are compared; higher scores are better."""
 
@@ -150,9 +155,44 @@ class SnapshotStore(Model):
 class Index(Model):
     """The vector index."""
 
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.kind != 'CAGRA'",
+            "`kind: CAGRA` needs a GPU build of FAISS that cannot live beside the engine: use `HNSW`",
+            {"kind": "HNSW"},
+            {"kind": "CAGRA"},
+        ),
+        Rule(
+            "!has(self.ivfpq) || self.kind == 'IVFPQ'",
+            "`ivfpq` is for `kind: IVFPQ`: set the kind, or leave the block out",
+            {"kind": "IVFPQ", "ivfpq": {"lists": 256}},
+            {"kind": "HNSW", "ivfpq": {"lists": 256}},
+        ),
+        Rule(
+            "!has(self.hnsw) || self.kind == 'HNSW'",
+            "`hnsw` is for `kind: HNSW`: set the kind, or leave the block out",
+            {"kind": "HNSW", "hnsw": {"neighbours": 16}},
+            {"kind": "Flat", "hnsw": {"neighbours": 16}},
+        ),
+        Rule(
+            "!has(self.rescore) || self.kind == 'IVFPQ'",
+            "`rescore` is for `kind: IVFPQ`: the other kinds compare whole vectors, leave the block out",
+            {"kind": "IVFPQ", "rescore": {"factor": 20}},
+            {"kind": "HNSW", "rescore": {"factor": 20}},
+        ),
+    )
+
     kind: IndexKind = reload(IndexKind.FLAT)
-    """`Flat` compares the question with every vector: exact, no parameters to tune, memory 4 bytes x dimension x
-    chunks."""
+    """`Flat` compares the question with every vector: exact, nothing to tune, memory 4 bytes x dimension x chunks.
+    `HNSW` walks a graph over whole vectors: fast on a CPU at high recall, the most memory and the longest build.
+    `IVFPQ` reads short codes of the nearest lists and re-scores the best exactly: the least memory. `CAGRA` is refused
+    today. A change builds a new snapshot."""
+    ivfpq: IVFPQ | None = None
+    """Parameters of `kind: IVFPQ`, refused beside any other. The defaults where it is left out."""
+    hnsw: HNSW | None = None
+    """Parameters of `kind: HNSW`, refused beside any other. The defaults where it is left out."""
+    rescore: Rescore | None = None
+    """Exact scores for the candidates of `kind: IVFPQ`, refused beside any other. The defaults where it is left out."""
     metric: Metric = reload(Metric.COSINE)
     """`Cosine` normalises vectors at both ends."""
     store: SnapshotStore
@@ -166,3 +206,31 @@ class Index(Model):
     keep_snapshots: int = policy(3, ge=1, le=50)
     """Snapshots kept on the volume beside the new one when an index is built; those that serve, and those that a
     rollback needs, are kept whatever their number. Holds from the next build on: a change alone builds nothing."""
+
+    @property
+    def ivfpq_structure(self) -> IVFPQStructure | None:
+        """What the chosen kind is built of, None where it is no IVFPQ."""
+        if self.kind is not IndexKind.IVFPQ:
+            return None
+        return _of(IVFPQStructure, self.ivfpq or IVFPQ())
+
+    @property
+    def hnsw_structure(self) -> HNSWStructure | None:
+        """What the chosen kind is built of, None where it is no HNSW."""
+        if self.kind is not IndexKind.HNSW:
+            return None
+        return _of(HNSWStructure, self.hnsw or HNSW())
+
+    @property
+    def search(self) -> SearchParameters:
+        """What a search of the chosen kind is told."""
+        if self.kind is IndexKind.IVFPQ:
+            factor = (self.rescore or Rescore()).factor
+            return SearchParameters(probes=(self.ivfpq or IVFPQ()).probes, rescore_factor=factor)
+        if self.kind is IndexKind.HNSW:
+            return SearchParameters(ef_search=(self.hnsw or HNSW()).ef_search)
+        return SearchParameters()
+
+
+def _of(structure: type[Part], block: Model) -> Part:
+    return structure(**{name: getattr(block, name) for name in structure.model_fields})

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from tailhold_api.engine import Engine
 from tailhold_api.fields import Model, Rule, part, policy, restart
+from tailhold_api.index_kinds import IVFPQ, MOST_CANDIDATES, Rescore
 from tailhold_api.placement import Placement
 from tailhold_api.pod import Pod
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
@@ -114,6 +115,22 @@ class Spec(Model):
             "`corpus.chunking.maxTokens` must be at most `embedder.maxTokens` - 2: the two special tokens count too",
             {"corpus": {"chunking": {"maxTokens": 200}}, "embedder": {"maxTokens": 256}},
             {"corpus": {"chunking": {"maxTokens": 255}}, "embedder": {"maxTokens": 256}},
+        ),
+        Rule(
+            "self.index.kind != 'IVFPQ' || self.embedder.dimension % "
+            f"(has(self.index.ivfpq) ? self.index.ivfpq.subquantizers : {IVFPQ().subquantizers}) == 0",
+            "`embedder.dimension` must be a multiple of `index.ivfpq.subquantizers`,"
+            f" {IVFPQ().subquantizers} where it is not given: choose a divisor of the dimension",
+            {"index": {"kind": "IVFPQ", "ivfpq": {"subquantizers": 48}}, "embedder": {"dimension": 384}},
+            {"index": {"kind": "IVFPQ", "ivfpq": {"subquantizers": 50}}, "embedder": {"dimension": 384}},
+        ),
+        Rule(
+            "self.index.kind != 'IVFPQ' || self.retrieval.topK * "
+            f"(has(self.index.rescore) ? self.index.rescore.factor : {Rescore().factor}) <= {MOST_CANDIDATES}",
+            f"`retrieval.topK` x `index.rescore.factor` must be at most {MOST_CANDIDATES}, FAISS's limit on a GPU:"
+            " lower one of them",
+            {"index": {"kind": "IVFPQ", "rescore": {"factor": 20}}, "retrieval": {"topK": 100}},
+            {"index": {"kind": "IVFPQ", "rescore": {"factor": 21}}, "retrieval": {"topK": 100}},
         ),
     )
 

@@ -48,7 +48,7 @@ def _real(pod: PodPart, settings: ServerSettings) -> Backend:
     return Backend(
         load_encoder=lambda: _encoder(embedder, pod, on_cpu),
         load_tokenizer=lambda: _tokenizer(generator),
-        opener=lambda snapshot: open_index(_store(pod, settings), snapshot, _flat, words),
+        opener=lambda snapshot: open_index(_store(pod, settings), snapshot, searcher, words),
         engine=VllmEngine(engine_arguments(pod, model_folder=generator, on_cpu=on_cpu)),
     )
 
@@ -111,10 +111,16 @@ def open_index(store: Path, digest: str, searcher_of: SearcherOf, tokenizer: str
     return Index(digest, snapshot.chunks, searcher_of(snapshot), manifest.metric, manifest.dimension, manifest.embedder)
 
 
-def _flat(snapshot: Snapshot) -> Searcher:
-    from tailhold_server.adapters.flat import FlatSearcher
+def searcher(snapshot: Snapshot) -> Searcher:
+    """The search that the snapshot was built for."""
+    vectors, metric = snapshot.vectors, snapshot.manifest.metric
+    if snapshot.structure is None:
+        from tailhold_server.adapters.flat import FlatSearcher
 
-    return FlatSearcher(snapshot.vectors, snapshot.manifest.metric)
+        return FlatSearcher(vectors, metric)
+    from tailhold_server.adapters.faiss import searcher_of
+
+    return searcher_of(vectors, metric, snapshot.structure)
 
 
 def _stand_in_searcher(snapshot: Snapshot) -> Searcher:

@@ -7,6 +7,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tailhold_api.index_kinds import BY_DEFAULT, SearchParameters
+
 
 class Encoder(Protocol):
     """Turns texts into vectors. One thread at a time."""
@@ -30,7 +32,9 @@ class Searcher(Protocol):
     def count(self) -> int:
         """Vectors searched."""
 
-    def search(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def search(
+        self, vectors: NDArray[np.float32], k: int, parameters: SearchParameters = BY_DEFAULT
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Scores, higher is better, best first, and ids; an id of -1 is a place that nothing fills."""
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tailhold_api.index_kinds import SearchParameters
 from tailhold_server.content import Content
 from tailhold_server.ports import Encoder
 from tailhold_server.prompt import Passage
@@ -43,12 +44,12 @@ class Retriever:
         self._clock = clock
 
     def work(self, lookups: Sequence[Lookup]) -> list[Found]:
-        """One answer for each; the whole batch is embedded at once and searched once per index."""
+        """One answer for each; the whole batch is embedded at once and searched once per index and parameters."""
         began = self._clock()
         vectors = self._encoder.encode([self._query_prefix + each.text for each in lookups])
         embedded = self._clock()
         found: dict[int, tuple[Passage, ...]] = {}
-        for places in _by_index(lookups):
+        for places in _searched_alike(lookups):
             found.update(_search(lookups, places, vectors))
         searched = self._clock()
         return [
@@ -62,22 +63,22 @@ class Retriever:
         ]
 
 
-def _by_index(lookups: Sequence[Lookup]) -> list[list[int]]:
-    groups: dict[int, list[int]] = {}
+def _searched_alike(lookups: Sequence[Lookup]) -> list[list[int]]:
+    groups: dict[tuple[int, SearchParameters], list[int]] = {}
     for place, each in enumerate(lookups):
-        groups.setdefault(id(each.content.index), []).append(place)
+        groups.setdefault((id(each.content.index), each.content.part.search), []).append(place)
     return list(groups.values())
 
 
 def _search(
     lookups: Sequence[Lookup], places: Sequence[int], vectors: NDArray[np.float32]
 ) -> dict[int, tuple[Passage, ...]]:
-    index = lookups[places[0]].content.index
+    index, parameters = lookups[places[0]].content.index, lookups[places[0]].content.part.search
     deepest = max(lookups[place].content.part.retrieval.top_k for place in places)
     k = min(deepest, index.searcher.count)
     if k == 0:
         return dict.fromkeys(places, ())
-    scores, ids = index.searcher.search(vectors[list(places)], k)
+    scores, ids = index.searcher.search(vectors[list(places)], k, parameters)
     return {place: _chosen(lookups[place], scores[row], ids[row]) for row, place in enumerate(places)}
 
 

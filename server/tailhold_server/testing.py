@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailhold_api.conditions import Reason
+from tailhold_api.index_kinds import BY_DEFAULT, SearchParameters
 from tailhold_api.sources import Metric
 from tailhold_server.content import Index
 from tailhold_server.errors import EngineDiedError, StartError
@@ -87,7 +88,9 @@ class StandInSearcher:
         """Vectors."""
         return len(self._vectors)
 
-    def search(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def search(
+        self, vectors: NDArray[np.float32], k: int, parameters: SearchParameters = BY_DEFAULT
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Padded with -1 beyond what there is, as FAISS does."""
         scores = np.full((len(vectors), k), -3.4e38, np.float32)
         ids = np.full((len(vectors), k), -1, np.int64)

@@ -119,6 +119,15 @@ def test_a_larger_index_never_takes_less(chunks: int, more: int) -> None:
     assert sums[0] >= 2 * chunks * 384 * 4 / MEBIBYTE
 
 
+def test_each_kind_of_index_takes_its_own_memory() -> None:
+    def index(**asked: Any) -> int:
+        return line(place(memory_sums(spec(index=asked), FOUND, 1_000_000), Place.HOST), "index, twice")
+
+    flat, graph, codes = index(), index(kind="HNSW"), index(kind="IVFPQ")
+    assert codes < flat < graph
+    assert flat == -(-2 * 1_000_000 * 384 * 4 // MEBIBYTE)
+
+
 @given(cache=st.integers(64, 400_000), tokens=st.integers(64, 8192), running=st.integers(1, 512))
 def test_what_is_refused_for_memory_names_the_sum_and_what_fits_is_silent(
     cache: int, tokens: int, running: int

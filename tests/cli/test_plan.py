@@ -120,7 +120,7 @@ def test_the_memory_is_added_up_from_what_the_operator_found(tmp_path: Path) -> 
 def test_models_that_nobody_looked_at_yet_are_said_to_be_so(tmp_path: Path) -> None:
     path = written(tmp_path, "new")
     text = "\n".join(rendered(described(read_manifest(path), None, None, Status(), "")))
-    assert "added up once its models were inspected" in text
+    assert "added up once its models are inspected" in text
 
 
 def test_where_nothing_serves_nothing_is_promised(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from tailhold_api.parts import BuildPart
 from tailhold_api.status import Progress
 from tailhold_server.adapters.encoder import load_tokenizer
 from tailhold_server.adapters.flat import FlatSearcher
+from tailhold_server.backends import open_index, searcher
 from tailhold_server.errors import StartError
 from tailhold_server.ingest.build import Models, build, build_with
 from tailhold_server.ingest.report import BuildReport, Why
@@ -266,3 +267,36 @@ def test_models_are_proved_before_a_document_is_read(write: Write, tmp_path: Pat
         build(part(), claims=claims, config_maps=tmp_path, progress=told.append)
     assert failed.value.reason is Reason.MODEL_NOT_FOUND
     assert [each.step for each in told] == ["loading models"]
+
+
+def texts(count: int) -> dict[str, str | bytes]:
+    return {f"{n}.txt": f"Rule {n}: room {n * 7 % 31} is for group {n * 13 % 17} on day {n}." for n in range(count)}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"kind": "HNSW", "hnsw": {"neighbours": 8}},
+        {"kind": "IVFPQ", "ivfpq": {"lists": 4, "subquantizers": 8, "bitsPerCode": 4}},
+    ],
+)
+def test_the_job_builds_measures_and_publishes(write: Write, run: Run, fields: dict[str, object]) -> None:
+    claims = write(texts(60))
+    report, snapshot = run(claims, part(**fields))
+    manifest = snapshot.manifest
+    assert (manifest.kind, manifest.recall_questions) == (fields["kind"], 60)
+    assert manifest.recall == report.recall >= 0.9
+    assert manifest.build == digest(part(**fields))
+    assert "indexing" in report.seconds
+    again, _ = run(claims, part(**fields))
+    assert again.snapshot == report.snapshot
+    index = open_index(claims / "snapshots", report.snapshot, searcher)
+    _, ids = index.searcher.search(snapshot.vectors[7:8], 1)
+    assert ids.tolist() == [[7]]
+
+
+def test_c03_too_small_a_corpus_ends_the_build_with_both_numbers(write: Write, run: Run) -> None:
+    with pytest.raises(StartError, match=r"at least 1024 passages, the corpus has 3: use `index.kind: Flat`") as caught:
+        run(write(texts(3)), part(kind="IVFPQ", ivfpq={"subquantizers": 8}))
+    assert caught.value.reason is Reason.INDEX_BUILD_FAILED
+    assert caught.value.final

@@ -102,6 +102,18 @@ def test_a_build_that_cannot_go_on_says_why(
     assert said["message"]
 
 
+def test_c03_too_small_a_corpus_ends_the_job_for_good_and_leaves_what_serves(job: Job) -> None:
+    assert build(job[0], None, job[1]) == 0
+    store = Path(job[1]["TAILHOLD_CLAIMS"]) / "snapshots" / "snapshots"
+    before = sorted(store.iterdir())
+    job[0].write_text(dump(part(kind="IVFPQ", ivfpq={"lists": 64, "subquantizers": 8})))
+    assert build(job[0], None, job[1]) == 2  # the Job's podFailurePolicy ends at once: no crash loop
+    said = ending(job)
+    assert said["reason"] == Reason.INDEX_BUILD_FAILED
+    assert "at least 256 passages, the corpus has 2: use `index.kind: Flat`" in str(said["message"])
+    assert sorted(store.iterdir()) == before
+
+
 PLAIN = {"model": {"pvc": {"claimName": "models", "path": "minilm"}}, "dimension": DIMENSION}
 
 

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tailhold_api.codec import dump, load
-from tailhold_api.sources import IndexKind, Metric
+from tailhold_api.index_kinds import IndexKind
+from tailhold_api.sources import Metric
 from tailhold_server.snapshots import (
     Contents,
     Document,
@@ -138,7 +139,7 @@ def seal(folder: Path, change: Callable[[dict[str, object]], None] | None = None
     import json
 
     facts = json.loads((folder / MANIFEST).read_text())
-    for name in FILES:
+    for name in facts["files"]:
         data = (folder / name).read_bytes()
         facts["files"][name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     if change is not None:

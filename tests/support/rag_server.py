@@ -10,9 +10,10 @@ from typing import Any
 import httpx
 
 from tailhold_api.engine import Engine
+from tailhold_api.index_kinds import IndexKind
 from tailhold_api.parts import ContentPart, PodPart
 from tailhold_api.serving import Admission, Embedder, Generator, Prompt, Retrieval
-from tailhold_api.sources import IndexKind, Metric, ModelSource, SnapshotStore
+from tailhold_api.sources import Metric, ModelSource, SnapshotStore
 from tailhold_server.app import create_app, create_internal_app
 from tailhold_server.backends import Backend
 from tailhold_server.content import Index

@@ -6,11 +6,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tailhold_api.index_kinds import BY_DEFAULT, SearchParameters
 from tailhold_api.sources import Metric
+from tailhold_server.scoring import check_questions, compared, ranked, unfilled
 
 _BLOCK_SCORES = 1 << 24
 """Scores held at once: 64 MiB."""
-_NOTHING = np.float32(-np.inf)
 _ROUNDING = float(np.finfo(np.float32).eps)
 
 
@@ -25,7 +26,7 @@ class FlatSearcher:
         if not np.isfinite(vectors).all():
             raise ValueError("the index holds NaN or infinity")
         self._cosine = metric is Metric.COSINE
-        rows = _normalised(vectors) if self._cosine else np.array(vectors, dtype=np.float32)
+        rows = compared(vectors, cosine=self._cosine)
         self._rows = torch.from_numpy(rows).to(device)
         self._longest = float(np.linalg.norm(rows, axis=1).max(initial=0.0))
 
@@ -34,16 +35,16 @@ class FlatSearcher:
         """Vectors searched."""
         return self._rows.shape[0]
 
-    def search(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def search(
+        self, vectors: NDArray[np.float32], k: int, parameters: SearchParameters = BY_DEFAULT
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Scores, best first, and ids; a place that nothing fills has id -1 and score -inf.
 
-        Raises ValueError for a question that is not finite: no answer may be given from it.
+        There are no parameters that matter. Raises ValueError for a question that is not finite.
         """
-        if not np.isfinite(vectors).all():
-            raise ValueError("a question's vector holds NaN or infinity")
-        questions = _normalised(vectors) if self._cosine else np.array(vectors, dtype=np.float32)
-        scores = np.full((len(questions), k), _NOTHING, dtype=np.float32)
-        ids = np.full((len(questions), k), -1, dtype=np.int64)
+        check_questions(vectors)
+        questions = compared(vectors, cosine=self._cosine)
+        scores, ids = unfilled(len(questions), k)
         for row, (question, found) in enumerate(self._shortlists(questions, min(k, self.count))):
             best_scores, best_ids = self._rank(question, found, k)
             scores[row, : len(best_ids)], ids[row, : len(best_ids)] = best_scores, best_ids
@@ -69,16 +70,5 @@ class FlatSearcher:
     def _rank(
         self, question: NDArray[np.float32], found: NDArray[np.int64], k: int
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        rows = self._rows[torch.from_numpy(found).to(self._rows.device)].cpu().numpy().astype(np.float64)
-        scores = (rows * question.astype(np.float64)).sum(axis=1).astype(np.float32)
-        if self._cosine:
-            scores = np.clip(scores, -1, 1)
-        order = np.lexsort((found, -scores))[:k]
-        return scores[order], found[order]
-
-
-def _normalised(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    wide = vectors.astype(np.float64)
-    lengths = np.linalg.norm(wide, axis=1, keepdims=True)
-    unit: NDArray[np.float32] = (wide / np.where(lengths > 0, lengths, 1)).astype(np.float32)
-    return unit
+        rows = self._rows[torch.from_numpy(found).to(self._rows.device)].cpu().numpy()
+        return ranked(rows, found, question, k, cosine=self._cosine)

@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 
 from tailhold_api.codec import digest, dump
 from tailhold_api.conditions import Reason
+from tailhold_api.index_kinds import IndexKind
 from tailhold_api.parts import BuildPart
 from tailhold_api.sources import Index
 from tailhold_api.status import Progress
@@ -19,6 +20,7 @@ from tailhold_server.ingest.embed import Embedded, embed
 from tailhold_server.ingest.report import BuildReport, DocumentFailure
 from tailhold_server.ingest.sources import Found, read_source
 from tailhold_server.ingest.split import Splitter
+from tailhold_server.ingest.structure import EXACT, Structured, build_structure
 from tailhold_server.ingest.tokens import tokenise
 from tailhold_server.ingest.worker import Reader
 from tailhold_server.models import model_folder
@@ -89,10 +91,14 @@ def build_with(
         collected = _collect(models, part, claims, config_maps, watch)
     with watch.step("embedding", "chunks", len(collected.texts)):
         collected, embedded = _embed(models, collected, store, owner, watch)
+    structured = EXACT
+    if part.kind is not IndexKind.FLAT:
+        with watch.step("indexing", "indexes", 1):
+            structured = build_structure(part, embedded.vectors)
     with watch.step("publishing", "snapshots", 1):
-        snapshot = write_snapshot(store, _contents(models, part, collected, embedded))
+        snapshot = write_snapshot(store, _contents(models, part, collected, embedded, structured))
         keep_snapshots(store, owner, snapshot, keep=keep, pinned=pinned, now=time.time())
-    report = _report(snapshot, collected, embedded.reused, watch.seconds)
+    report = _report(snapshot, collected, embedded.reused, structured, watch.seconds)
     record(store, digest(part), report)
     return report
 
@@ -163,7 +169,9 @@ def _need_chunks(collected: Collected, sources: list[str]) -> None:
         raise StartError(Reason.EMPTY_INDEX, message)
 
 
-def _contents(models: Models, part: BuildPart, collected: Collected, embedded: Embedded) -> Contents:
+def _contents(
+    models: Models, part: BuildPart, collected: Collected, embedded: Embedded, structured: Structured
+) -> Contents:
     tokens = tokenise(models.generator, collected.texts)
     return Contents(
         kind=part.kind,
@@ -172,7 +180,11 @@ def _contents(models: Models, part: BuildPart, collected: Collected, embedded: E
         tokenizer=tokens.fingerprint,
         vocabulary=tokens.vocabulary,
         build=digest(part),
-        recall=1.0,  # a flat search is exact
+        recall=structured.recall,
+        recall_questions=structured.questions,
+        structure=structured.structure,
+        ivfpq=part.ivfpq,
+        hnsw=part.hnsw,
         vectors=embedded.vectors,
         texts=collected.texts,
         token_ids=tokens.ids,
@@ -182,13 +194,17 @@ def _contents(models: Models, part: BuildPart, collected: Collected, embedded: E
     )
 
 
-def _report(snapshot: str, collected: Collected, reused: int, seconds: dict[str, float]) -> BuildReport:
+def _report(
+    snapshot: str, collected: Collected, reused: int, structured: Structured, seconds: dict[str, float]
+) -> BuildReport:
     return BuildReport(
         snapshot=snapshot,
         documents=len(collected.documents),
         failed_documents=len(collected.failures),
         chunks=len(collected.texts),
         reused=reused,
+        recall=structured.recall,
+        recall_questions=structured.questions,
         failures=tuple(collected.failures),
         seconds=seconds,
     )

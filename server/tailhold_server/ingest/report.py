@@ -64,6 +64,10 @@ class BuildReport(Model):
     """Passages in the index; equal ones count once."""
     reused: int
     """Of them, those whose vector an earlier snapshot had."""
+    recall: float = 1.0
+    """Share of the true best ten that a search with default parameters finds; 1 where it is exact."""
+    recall_questions: int = 0
+    """Passages that it was measured with; 0 where it is exact."""
     failures: tuple[DocumentFailure, ...]
     seconds: dict[str, float]
     """Time of each step."""

@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from tailhold_api.sources import IndexKind, Metric
+from tailhold_api.index_kinds import HNSWStructure, IndexKind, IVFPQStructure
+from tailhold_api.sources import Metric
 from tailhold_server.snapshots import manifest as names
 from tailhold_server.snapshots.manifest import Manifest, StoredFile
+from tailhold_server.snapshots.structure import Structure, structure_files
 
 
 class Document(NamedTuple):
@@ -63,6 +65,11 @@ class Contents:
     places: Sequence[Sequence[Place]]
     """Where each chunk stands; the first place is the one that is cited."""
     documents: Sequence[Document]
+    structure: Structure = None
+    """What a search walks through."""
+    ivfpq: IVFPQStructure | None = None
+    hnsw: HNSWStructure | None = None
+    recall_questions: int = 0
 
 
 def files_of(contents: Contents) -> dict[str, bytes]:
@@ -79,7 +86,7 @@ def files_of(contents: Contents) -> dict[str, bytes]:
         names.PLACES: np.array(places, dtype="<i8").tobytes(),
         names.PLACE_OFFSETS: _offsets(contents.places),
         names.DOCUMENTS: _json(contents.documents),
-    }
+    } | structure_files(contents.structure)
 
 
 def manifest_of(contents: Contents, files: Mapping[str, StoredFile]) -> Manifest:
@@ -96,6 +103,9 @@ def manifest_of(contents: Contents, files: Mapping[str, StoredFile]) -> Manifest
         tokenizer=contents.tokenizer,
         build=contents.build,
         recall=contents.recall,
+        recall_questions=contents.recall_questions,
+        ivfpq=contents.ivfpq,
+        hnsw=contents.hnsw,
         files=dict(files),
     )
 

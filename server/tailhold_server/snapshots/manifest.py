@@ -2,11 +2,12 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tailhold_api.conditions import Reason
 from tailhold_api.fields import Model
-from tailhold_api.sources import IndexKind, Metric
+from tailhold_api.index_kinds import HNSWStructure, IndexKind, IVFPQStructure
+from tailhold_api.sources import Metric
 from tailhold_server.errors import StartError
 
 MANIFEST = "manifest.json"
@@ -34,8 +35,20 @@ FILES = (
     PLACE_OFFSETS,
     DOCUMENTS,
 )
-"""All that a snapshot may hold: little-endian arrays without a header, whose length the manifest gives, and
+"""What every snapshot holds: little-endian arrays without a header, whose length the manifest gives, and
 text. Nothing in them can name code, a path or a length to allocate."""
+CENTRES = "ivf_centres.f32"
+LIST_OFFSETS = "ivf_offsets.i64"
+LIST_IDS = "ivf_ids.i64"
+CODEBOOKS = "pq_codebooks.f32"
+CODES = "pq_codes.u8"
+LEVELS = "hnsw_levels.i32"
+LINKS = "hnsw_links.i32"
+INDEX_FILES = {
+    IndexKind.IVFPQ: (CENTRES, LIST_OFFSETS, LIST_IDS, CODEBOOKS, CODES),
+    IndexKind.HNSW: (LEVELS, LINKS),
+}
+"""What a kind adds, arrays of the same sort: FAISS's own file format is never parsed."""
 PASSAGE_BYTES = 32
 PLACE_COLUMNS = 3
 """Document, first character, one past the last."""
@@ -79,6 +92,23 @@ class Manifest(Model):
     build: str = Field(pattern=HASH)
     """Digest of the build part."""
     recall: float = Field(ge=0, le=1)
-    """Share of the true nearest neighbours that a search finds, measured when it was built."""
+    """Share of the true nearest ten that a search with default parameters finds, measured when it was built."""
+    recall_questions: int = Field(0, ge=0)
+    """How many vectors it was measured with; 0 for a search that is exact."""
+    ivfpq: IVFPQStructure | None = None
+    """What an IVFPQ index is built of."""
+    hnsw: HNSWStructure | None = None
+    """What an HNSW index is built of."""
     files: dict[str, StoredFile]
     """Each file's size and hash."""
+
+    @model_validator(mode="after")
+    def _structure_of_its_kind(self) -> "Manifest":
+        if self.kind is IndexKind.CAGRA:
+            raise ValueError("kind CAGRA cannot be searched")
+        for kind, structure in ((IndexKind.IVFPQ, self.ivfpq), (IndexKind.HNSW, self.hnsw)):
+            if (self.kind is kind) != (structure is not None):
+                raise ValueError(f"kind {self.kind} and parameters of {kind}")
+        if self.ivfpq and self.dimension % self.ivfpq.subquantizers:
+            raise ValueError(f"dimension {self.dimension} in {self.ivfpq.subquantizers} pieces")
+        return self

@@ -16,8 +16,10 @@ from pydantic import ValidationError
 from tailhold_api.codec import load
 from tailhold_server.ports import ChunkSource
 from tailhold_server.snapshots import manifest as names
+from tailhold_server.snapshots.arrays import check_finite, check_offsets, check_range, floats, ints, longs, refused
 from tailhold_server.snapshots.contents import DOCUMENTS, Document
 from tailhold_server.snapshots.manifest import Manifest, SnapshotRefused, StoredFile
+from tailhold_server.snapshots.structure import Structure, read_structure, structure_sizes
 
 _BLOCK = 1 << 20
 
@@ -27,11 +29,11 @@ class StoredChunks:
 
     def __init__(self, files: Mapping[str, memoryview], documents: Sequence[Document]) -> None:
         self._texts = files[names.TEXTS]
-        self._text_offsets = _longs(files[names.TEXT_OFFSETS])
-        self._tokens = _ints(files[names.TOKENS])
-        self._token_offsets = _longs(files[names.TOKEN_OFFSETS])
-        self._places = _longs(files[names.PLACES]).reshape(-1, names.PLACE_COLUMNS)
-        self._place_offsets = _longs(files[names.PLACE_OFFSETS])
+        self._text_offsets = longs(files[names.TEXT_OFFSETS])
+        self._tokens = ints(files[names.TOKENS])
+        self._token_offsets = longs(files[names.TOKEN_OFFSETS])
+        self._places = longs(files[names.PLACES]).reshape(-1, names.PLACE_COLUMNS)
+        self._place_offsets = longs(files[names.PLACE_OFFSETS])
         self._passages = files[names.PASSAGES]
         self._documents = documents
 
@@ -86,6 +88,8 @@ class Snapshot:
     vectors: NDArray[np.float32]
     """Mapped read-only from the volume."""
     chunks: StoredChunks
+    structure: Structure
+    """What a search walks through; None where it compares with every vector."""
 
 
 def open_snapshot(folder: Path, digest: str) -> Snapshot:
@@ -100,30 +104,31 @@ def _open(folder: Path, digest: str) -> Snapshot:
     manifest = _manifest(folder / names.MANIFEST, digest)
     _check_sizes(folder, manifest)
     files = {name: _verified(folder / name, fact) for name, fact in manifest.files.items()}
-    vectors = _floats(files[names.VECTORS]).reshape(manifest.count, manifest.dimension)
+    vectors = floats(files[names.VECTORS]).reshape(manifest.count, manifest.dimension)
     documents = _documents(folder / names.DOCUMENTS, files[names.DOCUMENTS])
     _check_contents(folder, files, vectors, documents, manifest)
-    return Snapshot(manifest, vectors, StoredChunks(files, documents))
+    return Snapshot(manifest, vectors, StoredChunks(files, documents), read_structure(folder, files, manifest))
 
 
 def _manifest(path: Path, digest: str) -> Manifest:
     handle, size = _open_file(path)
     with os.fdopen(handle, "rb") as file:
         if size > names.MANIFEST_BYTES:
-            raise _refused(path, f"at most {names.MANIFEST_BYTES} bytes", size)
+            raise refused(path, f"at most {names.MANIFEST_BYTES} bytes", size)
         text = file.read()
     if (got := hashlib.sha256(text).hexdigest()) != digest:
-        raise _refused(path, f"sha256 {digest}", got)
+        raise refused(path, f"sha256 {digest}", got)
     try:
         return load(Manifest, text)
     except ValidationError as error:
         first = error.errors()[0]
-        raise _refused(path, "a manifest of format 1", f"{first['loc']}: {first['msg']}") from error
+        raise refused(path, "a manifest of format 1", f"{first['loc']}: {first['msg']}") from error
 
 
 def _check_sizes(folder: Path, manifest: Manifest) -> None:
-    if (got := sorted(manifest.files)) != sorted(names.FILES):
-        raise _refused(folder / names.MANIFEST, f"the files {sorted(names.FILES)}", got)
+    expected = sorted((*names.FILES, *names.INDEX_FILES.get(manifest.kind, ())))
+    if (got := sorted(manifest.files)) != expected:
+        raise refused(folder / names.MANIFEST, f"the files {expected}", got)
     count = manifest.count
     wanted = {
         names.VECTORS: 4 * count * manifest.dimension,
@@ -131,21 +136,22 @@ def _check_sizes(folder: Path, manifest: Manifest) -> None:
         names.TOKEN_OFFSETS: 8 * (count + 1),
         names.PLACE_OFFSETS: 8 * (count + 1),
         names.PASSAGES: names.PASSAGE_BYTES * count,
+        **structure_sizes(manifest),
     }
-    units = {names.TOKENS: 4, names.PLACES: 8 * names.PLACE_COLUMNS}
+    units = {names.TOKENS: 4, names.PLACES: 8 * names.PLACE_COLUMNS, names.LINKS: 4}
     for name, size in wanted.items():
         if manifest.files[name].bytes != size:
-            raise _refused(folder / name, f"{size} bytes", manifest.files[name].bytes)
+            raise refused(folder / name, f"{size} bytes", manifest.files[name].bytes)
     for name, unit in units.items():
-        if manifest.files[name].bytes % unit:
-            raise _refused(folder / name, f"a multiple of {unit} bytes", manifest.files[name].bytes)
+        if name in manifest.files and manifest.files[name].bytes % unit:
+            raise refused(folder / name, f"a multiple of {unit} bytes", manifest.files[name].bytes)
 
 
 def _verified(path: Path, fact: StoredFile) -> memoryview:
     handle, size = _open_file(path)
     try:
         if size != fact.bytes:
-            raise _refused(path, f"{fact.bytes} bytes", size)
+            raise refused(path, f"{fact.bytes} bytes", size)
         data = memoryview(mmap.mmap(handle, size, prot=mmap.PROT_READ) if size else b"")
     finally:
         os.close(handle)
@@ -153,7 +159,7 @@ def _verified(path: Path, fact: StoredFile) -> memoryview:
     for start in range(0, size, _BLOCK):
         total.update(data[start : start + _BLOCK])
     if (got := total.hexdigest()) != fact.sha256:
-        raise _refused(path, f"sha256 {fact.sha256}", got)
+        raise refused(path, f"sha256 {fact.sha256}", got)
     return data
 
 
@@ -163,7 +169,7 @@ def _open_file(path: Path) -> tuple[int, int]:
     facts = os.fstat(handle)
     if not stat.S_ISREG(facts.st_mode):
         os.close(handle)
-        raise _refused(path, "a plain file", stat.filemode(facts.st_mode))
+        raise refused(path, "a plain file", stat.filemode(facts.st_mode))
     return handle, facts.st_size
 
 
@@ -171,7 +177,7 @@ def _documents(path: Path, data: memoryview) -> list[Document]:
     try:
         return DOCUMENTS.validate_json(bytes(data), strict=True)
     except ValidationError as error:
-        raise _refused(path, "documents", error.errors()[0]["msg"]) from error
+        raise refused(path, "documents", error.errors()[0]["msg"]) from error
 
 
 def _check_contents(
@@ -187,55 +193,22 @@ def _check_contents(
         names.PLACE_OFFSETS: len(files[names.PLACES]) // (8 * names.PLACE_COLUMNS),
     }
     for name, length in lengths.items():
-        _check_offsets(folder / name, _longs(files[name]), length)
-    if (np.diff(_longs(files[names.PLACE_OFFSETS])) == 0).any():
-        raise _refused(folder / names.PLACE_OFFSETS, "a place for each chunk", "a chunk without one")
+        check_offsets(folder / name, longs(files[name]), length)
+    if (np.diff(longs(files[names.PLACE_OFFSETS])) == 0).any():
+        raise refused(folder / names.PLACE_OFFSETS, "a place for each chunk", "a chunk without one")
     _check_texts(folder / names.TEXTS, files)
-    _check_range(folder / names.TOKENS, _ints(files[names.TOKENS]), manifest.vocabulary)
-    places = _longs(files[names.PLACES]).reshape(-1, names.PLACE_COLUMNS)
-    _check_range(folder / names.PLACES, places[:, 0], len(documents))
+    check_range(folder / names.TOKENS, ints(files[names.TOKENS]), manifest.vocabulary)
+    places = longs(files[names.PLACES]).reshape(-1, names.PLACE_COLUMNS)
+    check_range(folder / names.PLACES, places[:, 0], len(documents))
     if (places[:, 1] < 0).any() or (places[:, 2] < places[:, 1]).any():
-        raise _refused(folder / names.PLACES, "0 <= start <= end", "another order")
-    _check_finite(folder / names.VECTORS, vectors)
-
-
-def _check_offsets(path: Path, offsets: NDArray[np.int64], length: int) -> None:
-    if offsets[0] != 0 or offsets[-1] != length or (offsets[1:] < offsets[:-1]).any():
-        raise _refused(path, f"offsets that rise from 0 to {length}", f"{offsets[0]} to {offsets[-1]}")
+        raise refused(folder / names.PLACES, "0 <= start <= end", "another order")
+    check_finite(folder / names.VECTORS, vectors)
 
 
 def _check_texts(path: Path, files: Mapping[str, memoryview]) -> None:
-    offsets = _longs(files[names.TEXT_OFFSETS]).tolist()
+    offsets = longs(files[names.TEXT_OFFSETS]).tolist()
     for start, end in pairwise(offsets):
         try:
             str(files[names.TEXTS][start:end], "utf-8")
         except UnicodeDecodeError as error:
-            raise _refused(path, "UTF-8", f"{error.reason} at byte {start + error.start}") from error
-
-
-def _check_range(path: Path, values: NDArray[np.int32] | NDArray[np.int64], limit: int) -> None:
-    if len(values) and (values.min() < 0 or values.max() >= limit):
-        raise _refused(path, f"numbers from 0 to {limit - 1}", f"{values.min()} to {values.max()}")
-
-
-def _check_finite(path: Path, vectors: NDArray[np.float32]) -> None:
-    rows = max(1, _BLOCK // vectors.shape[1])
-    for start in range(0, len(vectors), rows):
-        if not np.isfinite(vectors[start : start + rows]).all():
-            raise _refused(path, "finite numbers", f"NaN or infinity in rows {start} to {start + rows}")
-
-
-def _floats(data: memoryview) -> NDArray[np.float32]:
-    return np.frombuffer(data, dtype="<f4")
-
-
-def _ints(data: memoryview) -> NDArray[np.int32]:
-    return np.frombuffer(data, dtype="<i4")
-
-
-def _longs(data: memoryview) -> NDArray[np.int64]:
-    return np.frombuffer(data, dtype="<i8")
-
-
-def _refused(path: Path, expected: str, got: object) -> SnapshotRefused:
-    return SnapshotRefused(f"{path}: expected {expected}, got {got}; rebuild the snapshot")
+            raise refused(path, "UTF-8", f"{error.reason} at byte {start + error.start}") from error

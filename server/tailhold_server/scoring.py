@@ -1,0 +1,59 @@
+"""Exact scores: what every kind of search ends with, so that equal passages score alike whatever found them."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+_BLOCK_NUMBERS = 1 << 22
+"""Numbers that are normalised at once: 32 MiB."""
+
+
+def normalised(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Rows of length 1; a zero row stays zero."""
+    wide = vectors.astype(np.float64)
+    lengths = np.linalg.norm(wide, axis=1, keepdims=True)
+    unit: NDArray[np.float32] = (wide / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    return unit
+
+
+def blocks(vectors: NDArray[np.float32], *, cosine: bool) -> Iterator[NDArray[np.float32]]:
+    """The rows as they are compared, some at a time: all of them in float64 would be twice the index."""
+    step = max(1, _BLOCK_NUMBERS // max(1, vectors.shape[1]))
+    for start in range(0, len(vectors), step):
+        block = vectors[start : start + step]
+        yield normalised(block) if cosine else np.ascontiguousarray(block, dtype=np.float32)
+
+
+def compared(vectors: NDArray[np.float32], *, cosine: bool) -> NDArray[np.float32]:
+    """A copy of all rows as they are compared."""
+    out, start = np.empty(vectors.shape, dtype=np.float32), 0
+    for block in blocks(vectors, cosine=cosine):
+        out[start : start + len(block)] = block
+        start += len(block)
+    return out
+
+
+def ranked(
+    rows: NDArray[np.float32], ids: NDArray[np.int64], question: NDArray[np.float32], k: int, *, cosine: bool
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The best k of the candidates `ids` whose vectors are `rows`: best first, equal scores by id.
+
+    With `cosine`, rows and question are normalised already, and scores are clipped to [-1, 1].
+    """
+    scores = (rows.astype(np.float64) * question.astype(np.float64)).sum(axis=1).astype(np.float32)
+    if cosine:
+        scores = np.clip(scores, -1, 1)
+    order = np.lexsort((ids, -scores))[:k]
+    return scores[order], ids[order]
+
+
+def check_questions(vectors: NDArray[np.float32]) -> None:
+    """Raises ValueError for a question that is not finite: no answer may be given from it."""
+    if not np.isfinite(vectors).all():
+        raise ValueError("a question's vector holds NaN or infinity")
+
+
+def unfilled(questions: int, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Scores and ids of places that nothing fills."""
+    return np.full((questions, k), -np.inf, dtype=np.float32), np.full((questions, k), -1, dtype=np.int64)
