@@ -5,9 +5,8 @@ Job is given, the second of what running pods are handed.
 """
 
 from enum import StrEnum
-from typing import ClassVar
 
-from tailhold_api.fields import Model, Rule, live, reload
+from tailhold_api.fields import Model, live, reload
 
 MOST_CANDIDATES = 2048
 """FAISS's limit on a GPU for the passages of one search, candidates for the exact scores among them."""
@@ -39,15 +38,6 @@ class IVFPQStructure(Model):
 
 class IVFPQ(IVFPQStructure):
     """Vectors sorted into lists and stored as short codes: the smallest memory, approximate."""
-
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            "self.probes <= self.lists",
-            "`probes` must be at most `lists`: there are no more lists to read",
-            {"lists": 256, "probes": 16},
-            {"lists": 16, "probes": 32},
-        ),
-    )
 
     probes: int = live(32, ge=1, le=65536)
     """Lists that a search reads, of all `lists`. Search time grows with it, and so does recall: raise it when good

@@ -169,6 +169,12 @@ class Index(Model):
             {"kind": "HNSW", "ivfpq": {"lists": 256}},
         ),
         Rule(
+            "!has(self.ivfpq) || self.ivfpq.probes <= self.ivfpq.lists",
+            "`ivfpq.probes` must be at most `ivfpq.lists`: there are no more lists to read",
+            {"kind": "IVFPQ", "ivfpq": {"lists": 256, "probes": 16}},
+            {"kind": "IVFPQ", "ivfpq": {"lists": 16, "probes": 32}},
+        ),
+        Rule(
             "!has(self.hnsw) || self.kind == 'HNSW'",
             "`hnsw` is for `kind: HNSW`: set the kind, or leave the block out",
             {"kind": "HNSW", "hnsw": {"neighbours": 16}},

@@ -116,7 +116,9 @@ def test_a_search_is_told_what_its_kind_reads() -> None:
         pytest.param({"kind": "CAGRA"}, {}, ("`kind: CAGRA`", "`HNSW`"), id="cagra"),
         pytest.param({"ivfpq": {}}, {}, ("`ivfpq`", "`kind: IVFPQ`"), id="of-another-kind"),
         pytest.param({"kind": "HNSW", "rescore": {}}, {}, ("`rescore`", "whole vectors"), id="nothing-to-rescore"),
-        pytest.param({"kind": "IVFPQ", "ivfpq": {"lists": 8}}, {}, ("`probes`", "`lists`"), id="too-many-probes"),
+        pytest.param(
+            {"kind": "IVFPQ", "ivfpq": {"lists": 8}}, {}, ("`ivfpq.probes`", "`ivfpq.lists`"), id="too-many-probes"
+        ),
     ],
 )
 def test_what_cannot_be_built_or_searched_is_refused_by_name(
