@@ -1,9 +1,9 @@
 """RagPipelines in files, checked as the API server checks them, without one."""
 
 import json
-import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,9 @@ from pydantic import BaseModel, ValidationError
 from tailhold.rules import broken
 from tailhold_api import names
 from tailhold_api.codec import load
-from tailhold_api.faults import said
+from tailhold_api.faults import faults_of, quoted
+from tailhold_api.grammar import NAME_WORDS, NAMESPACE_WORDS, is_name, is_namespace
 from tailhold_api.spec import Spec
-
-_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
 class _OnceLoader(yaml.SafeLoader):
@@ -29,7 +28,7 @@ class _OnceLoader(yaml.SafeLoader):
         for key, _ in node.value:
             name = str(key.value)
             if name in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"{name!r} is given twice", key.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, f"{quoted(name)} is given twice", key.start_mark)
             seen.add(name)
         return super().construct_mapping(node, deep)
 
@@ -50,17 +49,23 @@ class Manifest:
     """The value of the rebuild annotation."""
 
 
+_LONGEST = 1000
+"""Characters of YAML's own words: it may quote the file."""
 STDIN = Path("-")
 """Stands for standard input."""
 
 
 def read_manifests(path: Path) -> tuple[Manifest, ...]:
     """All RagPipelines of a file; other objects are passed over. Raises ManifestError with every fault of all."""
-    found = [each for each in _documents(path) if isinstance(each, dict) and each.get("kind") == names.KIND]
-    faults = [f"{path}: {_title(each)}{fault}" for each in found for fault in _faults(each)]
-    if faults:
-        raise ManifestError("\n".join(faults))
-    return tuple(map(_manifest, found))
+    try:
+        found = [each for document in _documents(path) for each in _pipelines(document)]
+        faults = [f"{_title(each)}{fault}" for each in found for fault in _faults(each)]
+        made = () if faults else tuple(map(_manifest, found))
+    except RecursionError:
+        raise ManifestError(f"{path}: is nested too deeply to be read: no RagPipeline is") from None
+    if faults := faults or list(_namesakes(made)):
+        raise ManifestError("\n".join(f"{path}: {each}" for each in faults))
+    return made
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -72,44 +77,67 @@ def read_manifest(path: Path) -> Manifest:
     return found[0]
 
 
-def lines_of(error: ValidationError, kind: type[BaseModel] = Spec) -> Iterator[str]:
-    """`field: what is wrong, got value` for each fault that pydantic found in a `kind`."""
-    for each in error.errors(include_url=False):
-        field = ".".join(str(part) for part in each["loc"])
-        shown = "" if each["type"] in ("missing", "extra_forbidden") else f", got {each['input']!r}"
-        yield f"{field}: {said(each, kind)}{shown}"
+def lines_of(error: ValidationError, where: str, kind: type[BaseModel] = Spec) -> Iterator[str]:
+    """`field: what is wrong, got value` for each fault that pydantic found in a `kind` that stands at `where`."""
+    for place, what, value in faults_of(error, kind):
+        yield f"{where}{place}: {what}{f', got {value}' if value else ''}"
 
 
 def _documents(path: Path) -> list[Any]:
     try:
         text = sys.stdin.read() if path == STDIN else path.read_text()
         return [each for each in yaml.load_all(text, _OnceLoader) if each is not None]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ManifestError(f"{path}: {error}") from error
+    except (
+        OSError,
+        ValueError,
+        yaml.YAMLError,
+    ) as error:  # ValueError: a date that there is not, bytes that are no text
+        raise ManifestError(f"{path}: {str(error)[:_LONGEST]}") from error
+
+
+def _pipelines(document: Any) -> Iterator[dict[str, Any]]:
+    """Those in a document, which may be a list of any kind, lists in lists among them, as kubectl reads them."""
+    if not isinstance(document, dict):
+        return
+    kind, items = document.get("kind"), document.get("items")
+    if kind == names.KIND:
+        yield document
+    elif isinstance(kind, str) and kind.endswith("List") and isinstance(items, list):
+        for each in items:
+            yield from _pipelines(each)
+
+
+def _namesakes(found: Sequence[Manifest]) -> Iterator[str]:
+    """Names that a file gives twice: kubectl would apply one over the other."""
+    for (namespace, name), times in Counter((each.namespace, each.name) for each in found).items():
+        if times > 1:
+            where = f" in namespace {namespace}" if namespace else ""
+            yield f"{name}: metadata.name is given {times} times{where}: rename one, or take it out"
 
 
 def _faults(document: Mapping[str, Any]) -> Iterator[str]:
     if (version := document.get("apiVersion")) != names.API_VERSION:
-        yield f"apiVersion is {version!r}, allowed is {names.API_VERSION!r}"
+        yield f"apiVersion is {quoted(version)}, allowed is {names.API_VERSION!r}"
     yield from _metadata_faults(document.get("metadata"))
     try:
         spec = _spec(document)
     except ValidationError as error:
-        yield from (f"spec.{line}" for line in lines_of(error))
+        yield from lines_of(error, "spec")
     else:
         yield from broken(spec, "spec")
 
 
 def _metadata_faults(metadata: Any) -> Iterator[str]:
-    name = metadata.get("name") if isinstance(metadata, dict) else None
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        yield (
-            f"metadata.name is {name!r}: give up to 253 lower-case letters, digits, `-` and `.`, the first and last of"
-            " them a letter or digit"
-        )
-    annotations = (metadata.get("annotations") or {}) if isinstance(metadata, dict) else {}
+    if not isinstance(metadata, dict):
+        yield f"metadata must be an object with a name, got {quoted(metadata)}"
+        return
+    if not is_name(name := metadata.get("name")):
+        yield f"metadata.name is {quoted(name)}: {NAME_WORDS}"
+    if (namespace := metadata.get("namespace")) not in (None, "") and not is_namespace(namespace):
+        yield f"metadata.namespace is {quoted(namespace)}: {NAMESPACE_WORDS}"
+    annotations = metadata.get("annotations") or {}
     if not isinstance(annotations, dict) or not all(isinstance(each, str) for each in annotations.values()):
-        yield f"metadata.annotations is {annotations!r}: give names with text, numbers in quotes"
+        yield f"metadata.annotations is {quoted(annotations)}: give names with text, numbers in quotes"
 
 
 def _spec(document: Mapping[str, Any]) -> Spec:
@@ -146,4 +174,4 @@ def _manifest(document: Mapping[str, Any]) -> Manifest:
 def _title(document: Mapping[str, Any]) -> str:
     metadata = document.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
-    return f"{name}: " if isinstance(name, str) else ""
+    return f"{name}: " if is_name(name) else ""

@@ -67,7 +67,7 @@ def _load(kind: type[Parsed], text: str, where: str) -> Parsed:
     try:
         return load(kind, text)
     except ValidationError as error:
-        raise ServeFailedError("\n".join(f"{where}.{line}" for line in lines_of(error, kind))) from None
+        raise ServeFailedError("\n".join(lines_of(error, where, kind))) from None
 
 
 def _from_manifest(path: Path) -> tuple[PodPart, ContentPart]:

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from tailhold_api import names
-from tailhold_api.fields import CLASS_KEY, Model
+from tailhold_api.fields import CLASS_KEY, Model, Rule
 from tailhold_api.spec import Spec
 from tailhold_api.status import Status
 
@@ -144,7 +144,12 @@ def _rules(title: str) -> dict[str, Any]:
     rules = _RULES.get(title, ())
     if not rules:
         return {}
-    return {"x-kubernetes-validations": [{"rule": r.expression, "message": r.message} for r in rules]}
+    return {"x-kubernetes-validations": list(map(_validation, rules))}
+
+
+def _validation(rule: Rule) -> dict[str, str]:
+    said = {"messageExpression": rule.message_expression} if rule.message_expression else {}
+    return {"rule": rule.expression, "message": rule.message} | said
 
 
 def _models(kind: type[Model]) -> list[type[Model]]:

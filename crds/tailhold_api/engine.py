@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from tailhold_api.fields import Model, Rule, part, restart
+from tailhold_api.grammar import keyed
 
 OWN_ARGUMENTS = (
     "attention_backend",
@@ -199,14 +200,16 @@ class Engine(Model):
             {"gpuMemoryFraction": 0.9},
             {"gpuMemoryFraction": 0},
         ),
-        Rule(
-            "self.extraArgs.all(name, name.matches('^[a-z][a-z0-9_]{0,99}$'))",
+        keyed(
+            "extraArgs",
+            "name.matches('^[a-z][a-z0-9_]{0,99}$')",
             "`extraArgs` must be named as vLLM's `AsyncEngineArgs` names them, with underscores, as in `max_logprobs`",
             {"extraArgs": {"max_logprobs": "5"}},
             {"extraArgs": {"--max-logprobs": "5"}},
         ),
-        Rule(
-            f"self.extraArgs.all(name, !(name in {list(OWN_ARGUMENTS)!r}))",
+        keyed(
+            "extraArgs",
+            f"!(name in {list(OWN_ARGUMENTS)!r})",
             "`extraArgs` may not give what a field of the spec gives, or the server itself: use the field",
             {"extraArgs": {"max_logprobs": "5"}},
             {"extraArgs": {"max_model_len": "4096"}},

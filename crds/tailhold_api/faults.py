@@ -2,13 +2,51 @@
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 _SHOWN = 12
 _CLOSE = 0.6
+_LONGEST = 100
+"""Characters of a value that are quoted: a whole file may stand where a word was meant."""
+
+
+class Fault(NamedTuple):
+    """One thing that is wrong with what was read."""
+
+    place: str
+    """As the API server writes it below the root: `.corpus.sources[0].name`, empty for the root itself."""
+    what: str
+    value: str
+    """What stands there, quoted; empty where the field is missing or should not be."""
+
+
+def faults_of(error: ValidationError, root: type[BaseModel]) -> list[Fault]:
+    """All that pydantic found in what was read as a `root`."""
+    found = (each for each in error.errors(include_url=False) if not _is_an_echo(each))
+    return [Fault(place(each["loc"]), said(each, root), _value(each)) for each in found]
+
+
+def quoted(value: Any) -> str:
+    """A value for a message; a long one is cut, with its length."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)"
+
+
+def place(location: Sequence[int | str]) -> str:
+    """Where a fault is, as the API server writes it; the name of an unknown field may be as long as a file."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step[:_LONGEST]}" for step in location)
+
+
+def _is_an_echo(detail: ErrorDetails) -> bool:
+    """Whether a list is called too short since pydantic counts the entries without a fault of their own alone."""
+    return detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]
+
+
+def _value(detail: ErrorDetails) -> str:
+    return "" if detail["type"] in ("missing", "extra_forbidden") else quoted(detail["input"])
 
 
 def said(detail: ErrorDetails, root: type[BaseModel]) -> str:

@@ -34,6 +34,8 @@ class Rule(NamedTuple):
     """An object that passes: proved against a real API server."""
     refused: dict[str, Any]
     """An object that is refused: proved against a real API server."""
+    message_expression: str = ""
+    """CEL over `self` of the message with what breaks the rule in it, where `message` alone does not say which."""
 
 
 class Model(BaseModel):

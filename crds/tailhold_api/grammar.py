@@ -1,5 +1,7 @@
 """How Kubernetes writes names, labels and paths: what is refused here is not refused by the first pod."""
 
+import json
+import re
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -27,19 +29,42 @@ FOLDER: dict[str, Any] = {"min_length": 2, "max_length": 255, "pattern": f"^(/{_
 SUB_PATH: dict[str, Any] = {"min_length": 1, "max_length": 255, "pattern": f"^{_STEP}(/{_STEP})*$"}
 """Bounds of a path within a volume."""
 
+NAME_WORDS = (
+    "give up to 253 lower-case letters, digits, `-` and `.`, the first and last of each part between dots a letter or"
+    " digit"
+)
+NAMESPACE_WORDS = "give up to 63 lower-case letters, digits and `-`, the first and last of them a letter or digit"
+
 Name = Annotated[str, Field(**NAME)]
 Namespace = Annotated[str, Field(min_length=1, max_length=63, pattern=f"^{_WORD}$")]
 LabelValue = Annotated[str, Field(**LABEL_VALUE)]
 
 
+def is_name(value: Any) -> bool:
+    """Whether an object may have this name."""
+    return isinstance(value, str) and len(value) <= NAME["max_length"] and bool(re.fullmatch(_NAME, value))
+
+
+def is_namespace(value: Any) -> bool:
+    """Whether a namespace may have this name."""
+    return isinstance(value, str) and len(value) <= 63 and bool(re.fullmatch(_WORD, value))
+
+
 def legal_keys(field: str) -> Rule:
     """The names in a map of labels or annotations: OpenAPI has no word for them."""
-    return Rule(
-        f"self.{field}.all(name, name.size() <= 317 && name.matches('{_LABEL_KEY.replace(chr(92), chr(92) * 2)}'))",
+    return keyed(
+        field,
+        f"name.size() <= 317 && name.matches('{_LABEL_KEY.replace(chr(92), chr(92) * 2)}')",
         f"`{field}` must have names like `team` or `example.com/team`: letters, digits, `-`, `_` and `.`",
-        {field: {"example.com/team": "risk"}},
-        {field: {"team name": "risk"}},
+        accepted={field: {"example.com/team": "risk"}},
+        refused={field: {"team name": "risk"}},
     )
+
+
+def keyed(field: str, legal: str, message: str, accepted: dict[str, Any], refused: dict[str, Any]) -> Rule:
+    """What each name in a map keeps, CEL over `name`; the message ends with one that does not."""
+    named = f"{json.dumps(f'{message}, got `')} + self.{field}.filter(name, !({legal}))[0] + '`'"
+    return Rule(f"self.{field}.all(name, {legal})", message, accepted, refused, named)
 
 
 def one_of(*fields: str, accepted: dict[str, Any], refused: dict[str, Any]) -> Rule:

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from tailhold_api.fields import Model, Rule, part, restart
-from tailhold_api.grammar import LABEL_KEY, NAME, LabelValue, Name, legal_keys, once
+from tailhold_api.grammar import LABEL_KEY, NAME, LabelValue, Name, keyed, legal_keys, once
 from tailhold_api.security import SecurityContext
 from tailhold_api.variables import Variable, VariablesFrom
 from tailhold_api.volumes import Volume
@@ -22,8 +22,9 @@ def _names(field: str) -> tuple[Rule, Rule]:
     own = " && ".join(f"!name.startsWith('{prefix}')" for prefix in OWN_PREFIXES)
     return (
         legal_keys(field),
-        Rule(
-            f"self.{field}.all(name, {own} && !(name in {list(CONTROLLERS_LABELS)!r}))",
+        keyed(
+            field,
+            f"{own} && !(name in {list(CONTROLLERS_LABELS)!r})",
             f"`{field}` may not have {', '.join(f'`{each}`' for each in CONTROLLERS_LABELS)}, nor names that begin with"
             f" {' or '.join(f'`{each}`' for each in OWN_PREFIXES)}: the operator and Kubernetes set them",
             {field: {"example.com/team": "risk"}},

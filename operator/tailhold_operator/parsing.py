@@ -1,10 +1,9 @@
 """From a stored RagPipeline to models, and from a mistake to a sentence that helps."""
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from tailhold_api import codec, names
-from tailhold_api.faults import said
+from tailhold_api.faults import Fault, faults_of
 from tailhold_api.spec import Spec
 from tailhold_api.status import Status
 from tailhold_operator.history import KEY, History
@@ -47,14 +46,11 @@ def generation_of(pipeline: Manifest) -> int:
 
 def explain(error: ValidationError) -> str:
     """What is wrong with a spec: the first faults, each with its field."""
-    told = [_sentence(each) for each in error.errors(include_url=False)]
+    told = [_sentence(each) for each in faults_of(error, Spec)]
     more = f"; and {len(told) - _MOST} more" if len(told) > _MOST else ""
     return "; ".join(told[:_MOST]) + more
 
 
-def _sentence(detail: ErrorDetails) -> str:
-    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
-    message = said(detail, Spec)
-    if detail["type"] in ("missing", "extra_forbidden"):
-        return f"`spec{where}`: {message}"
-    return f"`spec{where}`: {message}, and is {str(detail['input'])[:100]!r}"
+def _sentence(fault: Fault) -> str:
+    value = f", and is {fault.value}" if fault.value else ""
+    return f"`spec{fault.place}`: {fault.what}{value}"

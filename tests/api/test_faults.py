@@ -47,3 +47,18 @@ def test_an_unknown_field_is_answered_with_what_was_meant(change: dict[str, Any]
 
 def test_the_operator_names_the_field_with_its_answer() -> None:
     assert explain(refusal({"retrieval": {"topk": 3}})) == "`spec.retrieval.topk`: unknown field, did you mean `topK`?"
+
+
+def test_the_operator_cuts_a_huge_value_and_names_the_spec_alone() -> None:
+    told = explain(refusal({"replicas": "x" * 100_000}))
+    assert told.endswith("... (100002 characters)")
+    assert len(told) < 300
+    with pytest.raises(ValidationError) as caught:
+        load(Spec, "[]")
+    assert explain(caught.value) == "`spec`: input should be an object, and is []"
+
+
+def test_an_entry_with_a_fault_does_not_make_its_list_too_short() -> None:
+    told = explain(refusal({"corpus": {"sources": [{"name": "a", "baseUrl": "x"}]}}))
+    assert told.startswith("`spec.corpus.sources[0].baseUrl`: ")
+    assert "at least 1 item" not in told

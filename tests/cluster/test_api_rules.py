@@ -1,38 +1,17 @@
 """What the API server refuses, and how it says so: every rule with its accepted and its refused example."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
-from spec_examples import MINIMAL, at, merged
+from rule_examples import RULES, placed
+from spec_examples import MINIMAL, merged
 
 from tailhold.target import CommandError, Target
 from tailhold_api import names
-from tailhold_api.fields import Model, Rule
-from tailhold_api.spec import Spec
+from tailhold_api.fields import Rule
 
 pytestmark = pytest.mark.cluster
-
-
-def ruled(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Rule]]:
-    """Each rule of the spec with the path of the object that declares it."""
-    if issubclass(model, Model):
-        yield from ((path, rule) for rule in vars(model).get("rules", ()))
-    for field in model.model_fields.values():
-        for listed, child in _children(field.annotation):
-            yield from ruled(child, (*path, f"{field.alias}[]" if listed else str(field.alias)))
-
-
-def _children(annotation: Any, listed: bool = False) -> Iterator[tuple[bool, type[BaseModel]]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield listed, annotation
-    for arg in getattr(annotation, "__args__", ()):
-        yield from _children(arg, listed or getattr(annotation, "__origin__", None) is tuple)
-
-
-RULES = [pytest.param(path, rule, id=f"{'.'.join(path) or 'spec'}: {rule.message[:50]}") for path, rule in ruled(Spec)]
 
 
 @pytest.fixture(scope="module")
@@ -48,19 +27,6 @@ def pipeline(spec: dict[str, Any], name: str = "rules") -> dict[str, Any]:
 def dry_run(api: Target, spec: dict[str, Any]) -> str:
     words = ("create", "--dry-run=server", "--validate=strict", "-f", "-")
     return api.kubectl(*words, stdin=json.dumps(pipeline(spec)))
-
-
-def placed(path: tuple[str, ...], example: dict[str, Any]) -> dict[str, Any]:
-    if not path:
-        return merged(MINIMAL, example)
-    if path[-1] == "model":  # a source replaces the source of the minimal spec
-        parent = merged(MINIMAL, {})
-        target = parent
-        for step in path[:-1]:
-            target = target[step]
-        target["model"] = example
-        return parent
-    return merged(MINIMAL, at(path, example))
 
 
 @pytest.mark.parametrize(("path", "rule"), RULES)

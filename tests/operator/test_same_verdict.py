@@ -4,6 +4,7 @@ Lax by nature, in the API server alone: null in a field that may be left out is 
 """
 
 import copy
+import json
 import math
 import tempfile
 from collections.abc import Iterator
@@ -18,11 +19,14 @@ from api_server import CRD, ApiServer
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from pydantic.alias_generators import to_snake
+from rule_examples import RULES
+from rule_examples import placed as example_at
 from worlds import spec
 
 from tailhold.manifest import ManifestError, read_manifests
 from tailhold.profiles import PROFILES, render_profile
 from tailhold_api import names
+from tailhold_api.fields import Rule
 from tailhold_operator.kinds import path_of
 
 Wrong = tuple[str, dict[str, Any]]
@@ -119,16 +123,22 @@ def wrong_specs() -> Iterator[Wrong]:
 WRONG = list(wrong_specs())
 
 
-def verdict_here(body: Any) -> bool:
-    """Whether `tailhold validate` takes it."""
+def faults_here(body: Any) -> str:
+    """What `tailhold validate` says against it, a line for each fault."""
     head = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": {"name": "a"}}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.yaml"
         path.write_text(yaml.safe_dump(head | {"spec": body}))
         try:
-            return len(read_manifests(path)) == 1
-        except ManifestError:
-            return False
+            read_manifests(path)
+        except ManifestError as error:
+            return str(error)
+        return ""
+
+
+def verdict_here(body: Any) -> bool:
+    """Whether `tailhold validate` takes it."""
+    return not faults_here(body)
 
 
 @pytest.fixture(scope="module")
@@ -203,3 +213,20 @@ def test_both_say_the_same(admin: httpx.Client, body: dict[str, Any]) -> None:
     there, words = verdict_there(admin, body)
     event("taken" if there else "refused")
     assert verdict_here(body) == there, words
+
+
+@pytest.mark.parametrize(("path", "rule"), RULES)
+def test_a_rule_is_kept_and_broken_in_both_with_the_same_words(
+    admin: httpx.Client, path: tuple[str, ...], rule: Rule
+) -> None:
+    right, wrong = example_at(path, rule.accepted), example_at(path, rule.refused)
+    there, words = verdict_there(admin, right)
+    assert (there, faults_here(right)) == (True, ""), words
+    there, words = verdict_there(admin, wrong)
+    found = faults_here(wrong).splitlines()
+    assert found
+    assert not there
+    for line in (each for each in found if rule.message in each):  # but for one that the models' own bounds catch
+        place, _, message = line.partition(": a: ")[2].partition(": ")
+        assert f"{place}: Invalid value" in json.loads(words)["message"]
+        assert message in json.loads(words)["message"]

@@ -1,0 +1,44 @@
+"""Every rule of the spec with its accepted and its refused example, as whole specs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from spec_examples import MINIMAL, at, merged
+
+from tailhold_api.fields import Model, Rule
+from tailhold_api.spec import Spec
+
+
+def ruled(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Rule]]:
+    """Each rule of the spec with the path of the object that declares it."""
+    if issubclass(model, Model):
+        yield from ((path, rule) for rule in vars(model).get("rules", ()))
+    for field in model.model_fields.values():
+        for listed, child in _children(field.annotation):
+            yield from ruled(child, (*path, f"{field.alias}[]" if listed else str(field.alias)))
+
+
+def _children(annotation: Any, listed: bool = False) -> Iterator[tuple[bool, type[BaseModel]]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield listed, annotation
+    for arg in getattr(annotation, "__args__", ()):
+        yield from _children(arg, listed or getattr(annotation, "__origin__", None) is tuple)
+
+
+RULES = [pytest.param(path, rule, id=f"{'.'.join(path) or 'spec'}: {rule.message[:50]}") for path, rule in ruled(Spec)]
+
+
+def placed(path: tuple[str, ...], example: dict[str, Any]) -> dict[str, Any]:
+    """The minimal spec with an example at its place."""
+    if not path:
+        return merged(MINIMAL, example)
+    if path[-1] == "model":  # a source replaces the source of the minimal spec
+        parent = merged(MINIMAL, {})
+        target = parent
+        for step in path[:-1]:
+            target = target[step]
+        target["model"] = example
+        return parent
+    return merged(MINIMAL, at(path, example))
