@@ -181,6 +181,21 @@ class Engine(Model):
             {"maxModelTokens": 2048, "blockSizeTokens": 32, "kvBlocks": 63},
         ),
         Rule(
+            "self.maxRunningRequests <= self.maxBatchedTokens",
+            "`maxRunningRequests` must be at most `maxBatchedTokens`: in a step each request adds a token; lower it, or"
+            " raise `maxBatchedTokens`",
+            {"maxRunningRequests": 256, "maxBatchedTokens": 256},
+            {"maxRunningRequests": 257, "maxBatchedTokens": 256},
+        ),
+        Rule(
+            "!('enable_chunked_prefill' in self.extraArgs) || self.extraArgs['enable_chunked_prefill'] != 'false'"
+            " || self.maxModelTokens <= self.maxBatchedTokens",
+            "`maxModelTokens` must be at most `maxBatchedTokens` when `extraArgs` sets `enable_chunked_prefill` to"
+            " false: a prompt is then read in one step; lower it, or raise `maxBatchedTokens`",
+            {"maxModelTokens": 2048, "maxBatchedTokens": 2048, "extraArgs": {"enable_chunked_prefill": "false"}},
+            {"maxModelTokens": 4096, "maxBatchedTokens": 2048, "extraArgs": {"enable_chunked_prefill": "false"}},
+        ),
+        Rule(
             "self.attentionBackend != 'FlashInfer' || self.blockSizeTokens in [16, 32, 64]",
             "`blockSizeTokens` must be 16, 32 or 64 when `attentionBackend` is FlashInfer",
             {"attentionBackend": "FlashInfer", "blockSizeTokens": 64},

@@ -11,6 +11,8 @@ from tailhold_api.fields import Rule
 _WORD = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME = rf"{_WORD}(\.{_WORD})*"
 _LABEL_KEY = f"^({_NAME}/)?[A-Za-z0-9]([A-Za-z0-9._-]{{0,61}}[A-Za-z0-9])?$"
+_CONTROL = r"\x00-\x1f\x7f-\x9f"
+"""Characters that cannot be printed, for use in a class."""
 _STEP = r"\.?[A-Za-z0-9_-][A-Za-z0-9._-]*"
 """A step of a path: neither `.` nor `..`."""
 
@@ -29,6 +31,10 @@ FOLDER: dict[str, Any] = {"min_length": 2, "max_length": 255, "pattern": f"^(/{_
 SUB_PATH: dict[str, Any] = {"min_length": 1, "max_length": 255, "pattern": f"^{_STEP}(/{_STEP})*$"}
 """Bounds of a path within a volume."""
 
+WITHIN: dict[str, Any] = {"max_length": 500, "pattern": f"^[^/{_CONTROL}][^{_CONTROL}]*$"}
+"""Bounds of a relative path whose names are the user's own."""
+GLOB: dict[str, Any] = {"min_length": 1, "max_length": 500, "pattern": f"^[^{_CONTROL}]+$"}
+"""Bounds of a pattern of files."""
 NAME_WORDS = (
     "give up to 253 lower-case letters, digits, `-` and `.`, the first and last of each part between dots a letter or"
     " digit"
@@ -36,6 +42,7 @@ NAME_WORDS = (
 NAMESPACE_WORDS = "give up to 63 lower-case letters, digits and `-`, the first and last of them a letter or digit"
 
 Name = Annotated[str, Field(**NAME)]
+Glob = Annotated[str, Field(**GLOB)]
 Namespace = Annotated[str, Field(min_length=1, max_length=63, pattern=f"^{_WORD}$")]
 LabelValue = Annotated[str, Field(**LABEL_VALUE)]
 

@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import ClassVar, TypeVar
 
 from tailhold_api.fields import Model, Rule, part, policy, reload, restart
+from tailhold_api.grammar import WITHIN, Glob, once
 from tailhold_api.index_kinds import (
     HNSW,
     IVFPQ,
@@ -32,11 +33,20 @@ class HuggingFaceModel(Model):
 class ClaimFolder(Model):
     """A folder on a persistent volume claim in the pipeline's namespace."""
 
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            r"!self.path.matches('(^|/)\\.\\.(/|$)')",
+            "`path` may not have `..`: name a folder within the claim",
+            {"claimName": "models", "path": "a/..b"},
+            {"claimName": "models", "path": "a/../b"},
+        ),
+    )
+
     claim_name: str = restart(min_length=1, max_length=63, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
     """The claim's name. Pods on more than one node need a claim that can be mounted by all (ReadOnlyMany or
     ReadWriteMany)."""
-    path: str = restart(".", max_length=500, pattern=r"^[^/].*$")
-    """Folder within the claim, relative to its root."""
+    path: str = restart(".", **WITHIN)
+    """Folder within the claim, relative to its root, without `..`."""
 
 
 class ModelSource(Model):
@@ -98,11 +108,11 @@ class CorpusSource(Model):
     themselves: set the annotation `tailhold.dev/rebuild` to a new value to index them."""
     archive: ArchiveDocuments | None = None
     """An archive behind a URL."""
-    include: tuple[str, ...] = reload(
+    include: tuple[Glob, ...] = reload(
         ("**/*.html", "**/*.htm", "**/*.md", "**/*.txt", "**/*.pdf"), min_length=1, max_length=20
     )
     """Glob patterns of the files to read, relative to the source's root."""
-    exclude: tuple[str, ...] = reload((), max_length=20)
+    exclude: tuple[Glob, ...] = reload((), max_length=20)
     """Glob patterns of the files to leave out; wins over `include`."""
     base_url: str | None = reload(None, max_length=1000, pattern=r"^https?://[^ ]+/$")
     """Where readers find these documents: citations link to this plus the file's path. Without it they link to
@@ -129,6 +139,15 @@ class Chunking(Model):
 
 class Corpus(Model):
     """The documents that answers are drawn from. A change builds a new snapshot and restarts nothing."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        once(
+            "sources",
+            "name",
+            accepted={"sources": [{"name": each, "configMap": {"name": each}} for each in ("a", "b")]},
+            refused={"sources": [{"name": "a", "configMap": {"name": each}} for each in ("a", "b")]},
+        ),
+    )
 
     sources: tuple[CorpusSource, ...] = reload(min_length=1, max_length=32)
     """Where the documents come from. One source that yields nothing does not stop the others; a corpus without a

@@ -10,7 +10,10 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tailhold_api.grammar import GLOB
 from tailhold_api.sources import CorpusSource
 from tailhold_server.ingest.archive import read_archive
 from tailhold_server.ingest.report import DocumentFailure, UnreadableError, Why
@@ -53,6 +56,12 @@ def read(
 def test_globs_match_as_in_a_shell(glob: str, path: str, wanted: bool) -> None:
     assert is_wanted(path, [glob], []) is wanted
     assert not is_wanted(path, [glob], [glob]), "exclude wins"
+
+
+@given(st.one_of(st.text("[]!-^&|~\\*?ab(+{.$#/", min_size=1, max_size=20), st.from_regex(GLOB["pattern"])))
+def test_every_glob_that_the_api_takes_can_be_matched(glob: str) -> None:
+    """An odd one, as an open bracket, stands for itself: there is none that the index Job would have to refuse."""
+    assert is_wanted("a/b.md", [glob], ["**"]) is False
 
 
 def test_a_claims_folder_is_read_in_order(write: Write) -> None:

@@ -230,3 +230,46 @@ def test_a_rule_is_kept_and_broken_in_both_with_the_same_words(
         place, _, message = line.partition(": a: ")[2].partition(": ")
         assert f"{place}: Invalid value" in json.loads(words)["message"]
         assert message in json.loads(words)["message"]
+
+
+def sourced(**source: Any) -> dict[str, Any]:
+    """The complete spec with one corpus source."""
+    return placed(("corpus", "sources"), [{"name": "a", "pvc": {"claimName": "a"}} | source])
+
+
+FOLDERS = {
+    True: [".", "a", "a/b", "a//b", "a/", "./a", ".a/.b", "..a", "a..", "...", "a/..b/c", "Ordner für a", "資料"],
+    False: [
+        "",
+        "/",
+        "/a",
+        "..",
+        "../a",
+        "a/..",
+        "a/../b",
+        "a//..",
+        "./..",
+        "a\0b",
+        "a\nb",
+        "\x1b[31m",
+        "a\x7f",
+        "a\x85",
+    ],
+}
+GLOBS = {
+    True: ["*", "**/*.md", "[a", "a]", "[!]", "?", "für *.md", "../*", "g" * 500],
+    False: ["", "a\0b", "*\n", "\t*", "*\x9f", "g" * 501],
+}
+
+
+@pytest.mark.parametrize(("right", "path"), [(right, path) for right, paths in FOLDERS.items() for path in paths])
+def test_a_folder_of_a_claim_stays_within_it_and_can_be_printed(admin: httpx.Client, right: bool, path: str) -> None:
+    body = sourced(pvc={"claimName": "a", "path": path})
+    assert (verdict_here(body), verdict_there(admin, body)[0]) == (right, right)
+
+
+@pytest.mark.parametrize("field", ["include", "exclude"])
+@pytest.mark.parametrize(("right", "glob"), [(right, glob) for right, globs in GLOBS.items() for glob in globs])
+def test_a_glob_is_some_text_that_can_be_printed(admin: httpx.Client, field: str, right: bool, glob: str) -> None:
+    body = sourced(**{field: [glob]})
+    assert (verdict_here(body), verdict_there(admin, body)[0]) == (right, right)

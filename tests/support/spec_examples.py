@@ -26,6 +26,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "podAffinityTerm": _NEIGHBOURS,
     "preferredDuringSchedulingIgnoredDuringExecution[]": {"weight": 1},
     "requiredDuringSchedulingIgnoredDuringExecution[]": _NEIGHBOURS,
+    "sources[]": {"name": "a"},
 }
 """What an object on the way to a leaf needs besides: by the step that leads to it."""
 
