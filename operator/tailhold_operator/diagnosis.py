@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from tailhold_api.conditions import Reason
-from tailhold_operator.findings import Finding, reason_of, stuck, waiting
+from tailhold_operator.findings import Finding, advised, reason_of, stuck, waiting
 from tailhold_operator.observe import Deployment, Pod, Report
 
 HOPELESS = 2
@@ -76,7 +76,7 @@ def _unschedulable(pods: Sequence[Pod], gpu: str, reports: Mapping[str, Report])
     words = left[0].unschedulable
     reason = Reason.INSUFFICIENT_GPU if f"Insufficient {gpu}" in words else Reason.UNSCHEDULABLE
     never = "; no node could hold it, even if nothing else ran there" if _never_fits(words) else ""
-    return waiting(reason, f"{len(left)} of {len(pods)} pods that are not ready have no node: {words}{never}")
+    return waiting(reason, f"{len(left)} of {len(pods)} pods that are not ready have no node: {advised(words)}{never}")
 
 
 def _never_fits(words: str) -> bool:
@@ -93,6 +93,8 @@ def _rejected(pods: Sequence[Pod], gpu: str, reports: Mapping[str, Report]) -> F
 
 
 def _starting(pods: Sequence[Pod], reports: Mapping[str, Report]) -> Finding:
+    if not pods:
+        return waiting(Reason.WAITING_FOR_PODS, "the pods are being created")
     running = [pod for pod in pods if pod.phase == "Running"]
     if not running:
         warning = next((f": pod {pod.name}: {pod.warning}" for pod in pods if pod.is_held_up and pod.warning), "")

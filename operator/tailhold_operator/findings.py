@@ -1,5 +1,6 @@
 """A judgement on one question, before it becomes a condition."""
 
+import re
 from dataclasses import dataclass
 
 from tailhold_api.conditions import Reason
@@ -16,6 +17,11 @@ class Finding:
     """Waiting will not help: somebody has to change something."""
 
 
+_NO_CLAIM = re.compile('persistentvolumeclaim "[^"]*" not found')
+_CLAIMS = (
+    "make the claim in the pipeline's namespace, or correct the field that names it: `index.store.claimName`, or"
+    " `pvc.claimName` of `generator.model`, `embedder.model`, `corpus.sources` or `pod.volumes`"
+)
 FINE = Finding(True, Reason.RECONCILED)
 
 
@@ -27,6 +33,11 @@ def waiting(reason: Reason, message: str = "") -> Finding:
 def stuck(reason: Reason, message: str = "") -> Finding:
     """Not, until somebody changes something."""
     return Finding(False, reason, message, stalled=True)
+
+
+def advised(words: str) -> str:
+    """What a scheduler or kubelet says, with the next step where it names a claim that is not there."""
+    return f"{words}; {_CLAIMS}" if _NO_CLAIM.search(words) else words
 
 
 def reason_of(word: str, otherwise: Reason) -> Reason:

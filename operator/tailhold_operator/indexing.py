@@ -11,7 +11,7 @@ from tailhold_api import codec
 from tailhold_api.conditions import Reason
 from tailhold_api.parts import SHORT
 from tailhold_api.status import Progress, SnapshotStatus
-from tailhold_operator.findings import FINE, Finding, reason_of, stuck, waiting
+from tailhold_operator.findings import FINE, Finding, advised, reason_of, stuck, waiting
 from tailhold_operator.observe import Job, Pod
 
 KEPT_JOBS = 2
@@ -113,7 +113,7 @@ def _running(pods: Sequence[Pod], progress: Progress | None) -> Building:
 
 def _held_by(pod: Pod) -> str:
     told = f"{pod.waiting}: {pod.waiting_message}" if pod.waiting_message else pod.warning
-    return pod.unschedulable or told
+    return advised(pod.unschedulable or told)
 
 
 def _how_far(pods: Sequence[Pod], progress: Progress | None) -> str:

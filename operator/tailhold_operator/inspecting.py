@@ -12,7 +12,7 @@ from tailhold_api.inspection import Inspection
 from tailhold_api.memory import MemorySum, memory_sums, rendered
 from tailhold_api.parts import SHORT
 from tailhold_api.spec import Spec
-from tailhold_operator.findings import FINE, Finding, reason_of, stuck, waiting
+from tailhold_operator.findings import FINE, Finding, advised, reason_of, stuck, waiting
 from tailhold_operator.observe import Ending, Job, Pod
 
 HOPELESS = 2
@@ -97,10 +97,10 @@ def _running(pods: Sequence[Pod]) -> Finding:
     if pod.ending and pod.ending.exit_code:
         return _failed(pod.ending)
     if pod.unschedulable:
-        return waiting(Reason.UNSCHEDULABLE, f"inspection Job: {pod.unschedulable}")
+        return waiting(Reason.UNSCHEDULABLE, f"inspection Job: {advised(pod.unschedulable)}")
     if pod.waiting_message or (pod.is_held_up and pod.warning):
         told = f"{pod.waiting}: {pod.waiting_message}" if pod.waiting_message else pod.warning
-        return waiting(Reason.WAITING_FOR_PODS, f"inspection Job: {told}")
+        return waiting(Reason.WAITING_FOR_PODS, f"inspection Job: {advised(told)}")
     return waiting(Reason.INSPECTING, "models and image are looked at")
 
 

@@ -111,7 +111,11 @@ def _taken(found: Manifest, seen: Seen) -> Finding:
     namesake = (owner.get("kind"), owner.get("name")) == (pipeline["kind"], pipeline["metadata"]["name"])
     if namesake:
         return waiting(Reason.PENDING, f"{ref_of(found)} of the same name is still being deleted")
-    return stuck(Reason.NAME_CONFLICT, f"{ref_of(found)} belongs to somebody else and is left alone")
+    told = (
+        f"{ref_of(found)} belongs to somebody else and is left alone: rename the pipeline, or remove the object; if it"
+        " was the pipeline's own, put its ownerReferences back"
+    )
+    return stuck(Reason.NAME_CONFLICT, told)
 
 
 async def _perform(world: World, writes: Sequence[Write]) -> Finding | None:

@@ -1,11 +1,16 @@
 """From what scheduler, kubelet and pods say to one reason."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
+from tailhold_api.spec import Spec
+from tailhold_operator import inspecting
 from tailhold_operator.diagnosis import diagnose, lacks_room
+from tailhold_operator.findings import advised
 from tailhold_operator.indexing import assess, surplus
 from tailhold_operator.observe import Deployment, Job, Report, read_deployment, read_pod
 
@@ -174,3 +179,49 @@ def test_a_pod_that_cannot_mount_says_what_kubelet_says() -> None:
     found = assess(BUILD, None, [job(SHORT)], [held], None).finding
     assert (found.reason, found.message) == ("WaitingForPods", "index Job: FailedMount: x")
     assert "FailedMount: x" in diagnose([replace(held, build="")], None, {}, "nvidia.com/gpu").message
+
+
+def test_pods_that_there_are_not_yet_are_being_created() -> None:
+    found = diagnose([], None, {}, GPU)
+    assert (found.reason, found.message) == ("WaitingForPods", "the pods are being created")
+
+
+NO_CLAIM = '0/1 nodes are available: persistentvolumeclaim "nope" not found. not found'
+
+
+def test_a_claim_that_is_not_there_is_said_with_the_fields_that_name_claims() -> None:
+    """By all that wait for it: the serving pods, the index Job and the inspection Job."""
+    build, look = {"tailhold.dev/index-build": SHORT}, {"tailhold.dev/inspection": SHORT}
+    serving = diagnose([pod(unschedulable(NO_CLAIM))], None, {}, GPU)
+    indexing = assess(BUILD, None, [job(SHORT)], [pod(unschedulable(NO_CLAIM), **build)], None).finding
+    inspected = inspecting.assess(BUILD, None, [job(SHORT)], [pod(unschedulable(NO_CLAIM), **look)]).finding
+    for found in (serving, indexing, inspected):
+        assert f"{NO_CLAIM}; make the claim in the pipeline's namespace" in found.message
+        for path in claim_fields(Spec):
+            assert all(f"`{part}`" in found.message for part in _as_said(path)), path
+
+
+def _as_said(path: str) -> tuple[str, ...]:
+    owner, _, field = path.rpartition(".pvc.")
+    return (f"pvc.{field}", owner) if owner else (path,)
+
+
+def claim_fields(model: type[BaseModel], path: str = "") -> Iterator[str]:
+    """Paths of all fields that name a claim."""
+    for field in model.model_fields.values():
+        inner = f"{path}.{field.alias}".removeprefix(".")
+        for part in _models(field.annotation):
+            yield from claim_fields(part, inner)
+        if field.alias == "claimName":
+            yield inner
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for each in getattr(annotation, "__args__", ()):
+        yield from _models(each)
+
+
+def test_other_words_of_the_scheduler_stay_as_they_are() -> None:
+    assert advised("1 Insufficient cpu.") == "1 Insufficient cpu."

@@ -625,7 +625,10 @@ class TestNeighbours:
         stage.run(seconds=20)
         assert set(stage.children()) == {Ref(kind, NAMESPACE, name)}
         assert stage.condition("Accepted") == ("False", "NameConflict")
-        assert f"{NAMESPACE}/{name}" in stage.described("Ready")["message"]
+        message = stage.described("Ready")["message"]
+        assert f"{NAMESPACE}/{name}" in message
+        assert "rename the pipeline, or remove the object" in message
+        assert "ownerReferences" in message
         assert "spec" not in stage.cluster.objects[Ref(kind, NAMESPACE, name)]
         stage.cluster.drop(Ref(kind, NAMESPACE, name))
         stage.settle()
