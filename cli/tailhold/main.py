@@ -27,6 +27,8 @@ class Output(StrEnum):
     JSON = "json"
 
 
+_STOPPED = 130
+"""What a shell calls the end by Ctrl-C; typer makes a SystemExit with it of a KeyboardInterrupt."""
 Name = Annotated[str, typer.Option(help="The local cluster's name; several can run side by side.")]
 
 
@@ -39,9 +41,11 @@ def main() -> None:
             raise
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as end:
+        if isinstance(end, SystemExit) and end.code != _STOPPED:
+            raise
         print("stopped; run the same command again to go on", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(_STOPPED)
 
 
 def _is_users(error: Exception) -> bool:

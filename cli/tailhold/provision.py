@@ -1,6 +1,8 @@
 """A cluster with Tailhold on it: the local one from nothing, or the user's own by its context."""
 
 import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import tailhold_local
@@ -9,9 +11,10 @@ from tailhold.demo import claims_folder, ensure_corpus, ensure_models, ensure_sn
 from tailhold.install import Image, install, local_values
 from tailhold.steps import Steps
 from tailhold.target import CommandError, Target
-from tailhold_local import Cluster, binaries
+from tailhold_local import Cluster, LocalError, binaries, machine
 from tailhold_local.build_images import build_images
-from tailhold_local.layout import cache_root
+from tailhold_local.layout import Layout, cache_root, state_root
+from tailhold_local.locks import locked
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "tailhold"
@@ -23,9 +26,24 @@ def local_cluster(
     steps: Steps, name: str, *, nodes: int = 1, gpus: int = 2, slot: int | None = None, full: bool = False
 ) -> tuple[Cluster, Target]:
     """A running local cluster with Tailhold installed and the example's claims in place."""
-    with steps.step("local Kubernetes"):
-        cluster = tailhold_local.up(name, nodes=nodes, gpus=gpus, slot=slot)
-    return cluster, equip(steps, cluster, full=full)
+    with _alone(name):
+        with steps.step("local Kubernetes"):
+            cluster = tailhold_local.up(name, nodes=nodes, gpus=gpus, slot=slot)
+        return cluster, equip(steps, cluster, full=full)
+
+
+@contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """Refuse a second set-up of a cluster at once: it would wait for the first one, and then both would install."""
+    machine.require_root()
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(Layout(state_root(), name).setup_lock, wait=False))
+        except BlockingIOError:
+            raise LocalError(
+                f"cluster {name!r} is being set up by another command: wait until it has ended, or take another --name"
+            ) from None
+        yield
 
 
 def equip(steps: Steps, cluster: Cluster, *, full: bool = False) -> Target:

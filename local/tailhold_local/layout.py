@@ -84,6 +84,11 @@ class Layout:
         return self.root / f".{self.name}.lock"
 
     @property
+    def setup_lock(self) -> Path:
+        """Held by whoever starts the cluster and installs on it, from the first step to the last."""
+        return self.root / f".{self.name}.setup.lock"
+
+    @property
     def settings(self) -> Path:
         """What the cluster was asked to be."""
         return self.folder / "cluster.json"
