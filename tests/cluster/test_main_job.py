@@ -131,7 +131,8 @@ def test_what_cannot_run_is_refused_before_a_pod_starts(
 ) -> None:
     """No crash loop, no drain: a condition, and the old values put it right."""
     before = identities(target)
-    old = {block: {field: served["spec"].get(block, {}).get(field) for field in each} for block, each in change.items()}
+    now = served["spec"]
+    old = {block: {field: now[block].get(field) or None for field in each} for block, each in change.items()}
     patch(target, change)
     seen = until(
         lambda: target.get("ragp", NAME, "-n", NAMESPACE) or {},
