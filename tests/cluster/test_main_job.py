@@ -14,10 +14,12 @@ import psutil
 import pytest
 import yaml
 from audit import WRITES, events, granted, used
+from spec_examples import merged
 from waiting import until
 
 from tailhold import provision, watch
 from tailhold.demo import snapshots_folder
+from tailhold.plan import plan, rendered
 from tailhold.target import CommandError, Target
 from tailhold.walkthrough import service_url
 from tailhold_local import Cluster
@@ -114,6 +116,42 @@ def test_the_memory_of_a_pod_is_added_up_line_by_line_and_holds(target: Target, 
     read = "print(open('/sys/fs/cgroup/memory/memory.usage_in_bytes').read())"
     counted = target.kubectl("exec", "-n", NAMESPACE, pod["metadata"]["name"], "--", "python3", "-c", read)
     print(f"counted {int(counted) >> 20} MiB, page cache with it, of {host['mebibytes']} added up")
+
+
+PLANNED: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "a live field": ({"retrieval": {"topK": 3}}, ("[live] reaches the running pods", "no pod is restarted")),
+    "a restart beside a free GPU": (
+        {"engine": {"blockSizeTokens": 64}},
+        ("[restart] makes new pods", "strategy Surge: no outage", "1 in the end, 1 more beside the old pods; free: 1"),
+    ),
+    "another index": (
+        {"corpus": {"chunking": {"maxTokens": 100}}},
+        ("[reload] builds an index", "an index is built first; what serves goes on serving"),
+    ),
+    "more GPUs than any node has": (
+        {"placement": {"gpu": {"count": 4}}},
+        ("no node could hold one even if nothing else ran there", "what serves goes on"),
+    ),
+    "longer than the model": (
+        {"engine": {"maxModelTokens": 16384}},
+        ("refused when it is applied, and what serves goes on", "made for 8,192"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "words"), PLANNED.values(), ids=PLANNED)
+def test_plan_says_what_an_edit_will_do(
+    target: Target, served: dict[str, Any], tmp_path: Path, change: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    """Against the live object, nodes and what the operator found in the models; nothing is applied."""
+    new = tmp_path / "new.yaml"
+    new.write_text(yaml.safe_dump(merged(yaml.safe_load(EXAMPLE.read_text()), {"spec": change})))
+    text = "\n".join(rendered(plan(new, None, target)))
+    print(text)
+    assert all(each in text for each in words)
+    assert "weights (134,515,008 parameters, bfloat16)" in text
+    now = target.get("ragp", NAME, "-n", NAMESPACE) or {}
+    assert now["metadata"]["generation"] == served["metadata"]["generation"]
 
 
 @pytest.mark.parametrize(
