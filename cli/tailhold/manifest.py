@@ -3,7 +3,6 @@
 import json
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +14,10 @@ from pydantic import BaseModel, ValidationError
 from tailhold.rules import broken
 from tailhold_api import names
 from tailhold_api.codec import load
-from tailhold_api.faults import of_its_own, said, shown
+from tailhold_api.faults import said
 from tailhold_api.spec import Spec
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 class _OnceLoader(yaml.SafeLoader):
@@ -62,11 +60,7 @@ def read_manifests(path: Path) -> tuple[Manifest, ...]:
     faults = [f"{path}: {_title(each)}{fault}" for each in found for fault in _faults(each)]
     if faults:
         raise ManifestError("\n".join(faults))
-    read = tuple(map(_manifest, found))
-    twice = [name for name, count in Counter((each.namespace, each.name) for each in read).items() if count > 1]
-    if twice:
-        raise ManifestError(f"{path}: {twice[0][1]} stands in it more than once: the last one would win")
-    return read
+    return tuple(map(_manifest, found))
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -80,27 +74,18 @@ def read_manifest(path: Path) -> Manifest:
 
 def lines_of(error: ValidationError, kind: type[BaseModel] = Spec) -> Iterator[str]:
     """`field: what is wrong, got value` for each fault that pydantic found in a `kind`."""
-    for each in of_its_own(error.errors(include_url=False)):
-        field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in each["loc"]).removeprefix(".")
-        got = "" if each["type"] in ("missing", "extra_forbidden") else f", got {shown(each['input'])}"
-        yield f"{field}: {said(each, kind)}{got}"
+    for each in error.errors(include_url=False):
+        field = ".".join(str(part) for part in each["loc"])
+        shown = "" if each["type"] in ("missing", "extra_forbidden") else f", got {each['input']!r}"
+        yield f"{field}: {said(each, kind)}{shown}"
 
 
 def _documents(path: Path) -> list[Any]:
     try:
         text = sys.stdin.read() if path == STDIN else path.read_text()
-        return [item for each in yaml.load_all(text, _OnceLoader) if each is not None for item in _items(each)]
+        return [each for each in yaml.load_all(text, _OnceLoader) if each is not None]
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ManifestError(f"{path}: {error}") from error
-    except RecursionError:
-        raise ManifestError(f"{path}: nested too deeply to be a manifest") from None
-
-
-def _items(document: Any) -> list[Any]:
-    """What a List holds, as kubectl reads it; any other document is itself."""
-    if isinstance(document, dict) and document.get("kind") == "List" and isinstance(document.get("items"), list):
-        return list(document["items"])
-    return [document]
 
 
 def _faults(document: Mapping[str, Any]) -> Iterator[str]:
@@ -110,29 +95,21 @@ def _faults(document: Mapping[str, Any]) -> Iterator[str]:
     try:
         spec = _spec(document)
     except ValidationError as error:
-        yield from (f"spec{line}" if line.startswith(":") else f"spec.{line}" for line in lines_of(error))
+        yield from (f"spec.{line}" for line in lines_of(error))
     else:
         yield from broken(spec, "spec")
 
 
 def _metadata_faults(metadata: Any) -> Iterator[str]:
-    if not isinstance(metadata, dict):
-        yield f"metadata is {shown(metadata)}: give an object with a name"
-        return
-    name, namespace = metadata.get("name"), metadata.get("namespace")
-    if namespace is not None and (not isinstance(namespace, str) or not _NAMESPACE.fullmatch(namespace)):
-        yield (
-            f"metadata.namespace is {shown(namespace)}: give up to 63 lower-case letters, digits and `-`, the first and"
-            " last of them a letter or digit"
-        )
+    name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         yield (
-            f"metadata.name is {shown(name)}: give up to 253 lower-case letters, digits, `-` and `.`, the first and"
-            " last of them a letter or digit"
+            f"metadata.name is {name!r}: give up to 253 lower-case letters, digits, `-` and `.`, the first and last of"
+            " them a letter or digit"
         )
-    annotations = metadata.get("annotations") or {}
+    annotations = (metadata.get("annotations") or {}) if isinstance(metadata, dict) else {}
     if not isinstance(annotations, dict) or not all(isinstance(each, str) for each in annotations.values()):
-        yield f"metadata.annotations is {shown(annotations)}: give names with text, numbers in quotes"
+        yield f"metadata.annotations is {annotations!r}: give names with text, numbers in quotes"
 
 
 def _spec(document: Mapping[str, Any]) -> Spec:

@@ -22,7 +22,7 @@ def broken(model: BaseModel, path: str = "") -> Iterator[str]:
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
         inner = f"{path}.{field.alias or name}".removeprefix(".")
-        listed = isinstance(value, tuple)
-        for at, each in enumerate(value if listed else (value,)):
+        parts = value if isinstance(value, tuple) else (value,)
+        for each in parts:
             if isinstance(each, BaseModel):
-                yield from broken(each, f"{inner}[{at}]" if listed else inner)
+                yield from broken(each, inner)

@@ -180,12 +180,6 @@ class Engine(Model):
             {"maxModelTokens": 2048, "blockSizeTokens": 32, "kvBlocks": 63},
         ),
         Rule(
-            "self.maxRunningRequests <= self.maxBatchedTokens",
-            "`maxRunningRequests` must be at most `maxBatchedTokens`: each request in a step has a token in it",
-            {"maxRunningRequests": 64, "maxBatchedTokens": 64},
-            {"maxRunningRequests": 128, "maxBatchedTokens": 64},
-        ),
-        Rule(
             "self.attentionBackend != 'FlashInfer' || self.blockSizeTokens in [16, 32, 64]",
             "`blockSizeTokens` must be 16, 32 or 64 when `attentionBackend` is FlashInfer",
             {"attentionBackend": "FlashInfer", "blockSizeTokens": 64},

@@ -2,31 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
-from functools import partial
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 _SHOWN = 12
-_LONGEST = 100
 _CLOSE = 0.6
-
-
-def shown(value: Any) -> str:
-    """A value as it is put into a message: one that is long is cut, and its length said."""
-    text = repr(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text):,} characters)"
-
-
-def of_its_own(found: Sequence[ErrorDetails]) -> list[ErrorDetails]:
-    """Without what only follows from another: a list is not too short because its one entry is wrong."""
-    return [each for each in found if each["type"] != "too_short" or not any(map(partial(_within, each), found))]
-
-
-def _within(one: ErrorDetails, other: ErrorDetails) -> bool:
-    place = one["loc"]
-    return len(other["loc"]) > len(place) and other["loc"][: len(place)] == place
 
 
 def said(detail: ErrorDetails, root: type[BaseModel]) -> str:

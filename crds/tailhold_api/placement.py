@@ -47,12 +47,6 @@ class Cpu(Model):
             {"cores": 2, "exclusive": False, "requestMillicores": 500},
             {"cores": 2, "exclusive": True, "requestMillicores": 500},
         ),
-        Rule(
-            "!has(self.requestMillicores) || self.requestMillicores <= self.cores * 1000",
-            "`requestMillicores` must be at most 1000 * `cores`: lower it, or raise `cores`",
-            {"cores": 2, "exclusive": False, "requestMillicores": 2000},
-            {"cores": 2, "exclusive": False, "requestMillicores": 5000},
-        ),
     )
 
     cores: int = restart(1, ge=1, le=512)

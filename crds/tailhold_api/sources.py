@@ -1,12 +1,9 @@
 """Where models and documents come from."""
 
 from enum import StrEnum
-from typing import Annotated, ClassVar, TypeVar
-
-from pydantic import Field
+from typing import ClassVar, TypeVar
 
 from tailhold_api.fields import Model, Rule, part, policy, reload, restart
-from tailhold_api.grammar import once
 from tailhold_api.index_kinds import (
     HNSW,
     IVFPQ,
@@ -19,14 +16,8 @@ from tailhold_api.index_kinds import (
 
 Part = TypeVar("Part", bound=Model)
 
-_STEP = r"([^/.\x00-\x1f][^/\x00-\x1f]*|\.|\.[^/.\x00-\x1f][^/\x00-\x1f]*|\.\.[^/\x00-\x1f]+)"
-_WITHIN = f"^{_STEP}(/{_STEP})*/?$"
 _ONE_MODEL_SOURCE = "[has(self.huggingFace), has(self.pvc), has(self.path)].filter(x, x).size() == 1"
 _ONE_CORPUS_SOURCE = "[has(self.pvc), has(self.configMap), has(self.archive)].filter(x, x).size() == 1"
-
-
-Glob = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f]+$")]
-"""A pattern of paths."""
 
 
 class HuggingFaceModel(Model):
@@ -44,8 +35,8 @@ class ClaimFolder(Model):
     claim_name: str = restart(min_length=1, max_length=63, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
     """The claim's name. Pods on more than one node need a claim that can be mounted by all (ReadOnlyMany or
     ReadWriteMany)."""
-    path: str = restart(".", max_length=500, pattern=_WITHIN)
-    """Folder within the claim, relative to its root: without `..` and control characters."""
+    path: str = restart(".", max_length=500, pattern=r"^[^/].*$")
+    """Folder within the claim, relative to its root."""
 
 
 class ModelSource(Model):
@@ -107,11 +98,11 @@ class CorpusSource(Model):
     themselves: set the annotation `tailhold.dev/rebuild` to a new value to index them."""
     archive: ArchiveDocuments | None = None
     """An archive behind a URL."""
-    include: tuple[Glob, ...] = reload(
+    include: tuple[str, ...] = reload(
         ("**/*.html", "**/*.htm", "**/*.md", "**/*.txt", "**/*.pdf"), min_length=1, max_length=20
     )
     """Glob patterns of the files to read, relative to the source's root."""
-    exclude: tuple[Glob, ...] = reload((), max_length=20)
+    exclude: tuple[str, ...] = reload((), max_length=20)
     """Glob patterns of the files to leave out; wins over `include`."""
     base_url: str | None = reload(None, max_length=1000, pattern=r"^https?://[^ ]+/$")
     """Where readers find these documents: citations link to this plus the file's path. Without it they link to
@@ -138,15 +129,6 @@ class Chunking(Model):
 
 class Corpus(Model):
     """The documents that answers are drawn from. A change builds a new snapshot and restarts nothing."""
-
-    rules: ClassVar[tuple[Rule, ...]] = (
-        once(
-            "sources",
-            "name",
-            {"sources": [{"name": "a", "configMap": {"name": "a"}}, {"name": "b", "configMap": {"name": "a"}}]},
-            {"sources": [{"name": "a", "configMap": {"name": "a"}}, {"name": "a", "configMap": {"name": "b"}}]},
-        ),
-    )
 
     sources: tuple[CorpusSource, ...] = reload(min_length=1, max_length=32)
     """Where the documents come from. One source that yields nothing does not stop the others; a corpus without a

@@ -96,8 +96,7 @@ def _starting(pods: Sequence[Pod], reports: Mapping[str, Report]) -> Finding:
     running = [pod for pod in pods if pod.phase == "Running"]
     if not running:
         warning = next((f": pod {pod.name}: {pod.warning}" for pod in pods if pod.is_held_up and pod.warning), "")
-        told = f"{len(pods)} pods wait for their containers{warning}" if pods else "the pods are being created"
-        return waiting(Reason.WAITING_FOR_PODS, told)
+        return waiting(Reason.WAITING_FOR_PODS, f"{len(pods)} pods wait for their containers{warning}")
     report = next((reports[pod.name] for pod in running if pod.name in reports), None)
     if report and report.error:
         return waiting(Reason.NOT_READY, f"pod {running[0].name}: {report.error}")

@@ -4,7 +4,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from tailhold_api import codec, names
-from tailhold_api.faults import of_its_own, said, shown
+from tailhold_api.faults import said
 from tailhold_api.spec import Spec
 from tailhold_api.status import Status
 from tailhold_operator.history import KEY, History
@@ -47,7 +47,7 @@ def generation_of(pipeline: Manifest) -> int:
 
 def explain(error: ValidationError) -> str:
     """What is wrong with a spec: the first faults, each with its field."""
-    told = [_sentence(each) for each in of_its_own(error.errors(include_url=False))]
+    told = [_sentence(each) for each in error.errors(include_url=False)]
     more = f"; and {len(told) - _MOST} more" if len(told) > _MOST else ""
     return "; ".join(told[:_MOST]) + more
 
@@ -57,4 +57,4 @@ def _sentence(detail: ErrorDetails) -> str:
     message = said(detail, Spec)
     if detail["type"] in ("missing", "extra_forbidden"):
         return f"`spec{where}`: {message}"
-    return f"`spec{where}`: {message}, and is {shown(detail['input'])}"
+    return f"`spec{where}`: {message}, and is {str(detail['input'])[:100]!r}"

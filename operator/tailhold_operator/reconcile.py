@@ -31,7 +31,6 @@ Log = Callable[[str, Ref, str], None]
 """Takes what was done, to which object, and why."""
 Write = Apply | Merge | Delete
 _LATER = timedelta(seconds=30)
-_WAY_OUT = "rename the pipeline or remove the object; one that was the pipeline's own needs its ownerReferences back"
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ def _taken(found: Manifest, seen: Seen) -> Finding:
     namesake = (owner.get("kind"), owner.get("name")) == (pipeline["kind"], pipeline["metadata"]["name"])
     if namesake:
         return waiting(Reason.PENDING, f"{ref_of(found)} of the same name is still being deleted")
-    return stuck(Reason.NAME_CONFLICT, f"{ref_of(found)} belongs to somebody else and is left alone: {_WAY_OUT}")
+    return stuck(Reason.NAME_CONFLICT, f"{ref_of(found)} belongs to somebody else and is left alone")
 
 
 async def _perform(world: World, writes: Sequence[Write]) -> Finding | None:
