@@ -49,7 +49,7 @@ def _events(url: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 if line.startswith("data: ") and line != "data: [DONE]":
                     yield json.loads(line[6:])
     except httpx.HTTPError as error:
-        raise AskError(f"no answer from {url}: {error}") from error
+        raise AskError(f"no answer from {url}: {error}; name the pipeline's address with --url") from error
 
 
 def _hint(url: str, status: int) -> str:

@@ -106,6 +106,8 @@ def rendered(said: Mapping[str, Any]) -> Iterator[str]:
         effect = EFFECTS[FieldClass(each["class"])]
         yield f"  {each['field']}: {json.dumps(each['old'])} -> {json.dumps(each['new'])}   [{each['class']}] {effect}"
     yield from (f"refused when it is applied, and what serves goes on: {each}" for each in said["refused"])
+    if said["refused"]:
+        yield "put right, it would do this:"
     yield from said["summary"]
     gpus = said["gpus"]
     if gpus["forAll"] or gpus["besideTheOld"]:

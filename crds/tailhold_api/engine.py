@@ -271,4 +271,4 @@ class Engine(Model):
     """Guessing tokens ahead."""
     extra_args: dict[str, Annotated[str, Field(max_length=4000)]] = restart({}, max_length=32)
     """Arguments of vLLM's that have no field here, by the name in `AsyncEngineArgs`, as text: `"5"`, `"0.5"`, `"true"`,
-    a word, or JSON. One that the installed vLLM does not know stops the start and is named."""
+    a word, or JSON. One that the vLLM of the server's image does not know is refused by name before a pod starts."""

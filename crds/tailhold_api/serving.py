@@ -61,6 +61,14 @@ class Embedder(Model):
     """`Auto` is the GPU where the pod has one."""
 
 
+class Overflow(StrEnum):
+    """What happens to a prompt that is too long."""
+
+    DROP_CHUNKS = "DropChunks"
+    TRUNCATE = "Truncate"
+    REFUSE = "Refuse"
+
+
 class Prompt(Model):
     """How question and context become a prompt."""
 
@@ -70,6 +78,15 @@ class Prompt(Model):
         max_length=16000,
     )
     """The system message. It comes first in every prompt, so that its KV blocks are shared."""
+    max_prompt_tokens: int | None = live(None, ge=64, le=1048575)
+    """Most tokens of a prompt: system message, history, sources and question. What `engine.maxModelTokens` leaves where
+    it is not given. Prefill time grows with it: a lower one holds the time to the first token, at the price of sources
+    and history that are left out. Must be less than `engine.maxModelTokens`."""
+    on_overflow: Overflow = live(Overflow.DROP_CHUNKS)
+    """What is done where all does not fit. `DropChunks` leaves out the least relevant sources, then the oldest turns,
+    and refuses a question that is too long by itself. `Truncate` does so too, and cuts the end of such a question
+    instead. `Refuse` leaves nothing out: the request gets a 400 that says how much too long it is. What
+    `retrieval.contextTokens` leaves out is no overflow. The answer says what was left out, under `tailhold.context`."""
     max_answer_tokens: int = live(256, ge=1, le=65536)
     """Longest answer where the client asks for none. A client may ask for less or more, within the context. Must be
     less than `engine.maxModelTokens`."""

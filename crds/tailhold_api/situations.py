@@ -57,9 +57,9 @@ _LOOKS, _UNFIT = Reason.INSPECTING, Reason.DOES_NOT_FIT
 _SEE = Reason.WAITING_FOR_PODS  # nothing to load it: the failure stands elsewhere
 
 SITUATIONS: dict[str, Row] = {
-    "models and image are inspected": Row(_SOON, _LOOKS, _LOOKS, _SEE, _LOOKS, _NO_PODS, _LOOKS),
-    "the inspection fails": Row(_NEVER, _NO_START, _NO_START, _SEE, _NO_START, _NO_PODS, _NO_START),
-    "the models do not fit": Row(_NEVER, _UNFIT, _UNFIT, _SEE, _UNFIT, _NO_PODS, _UNFIT),
+    "models and image are inspected": Row(_SOON, _LOOKS, _LOOKS, _LOOKS, _LOOKS, _NO_PODS, _LOOKS),
+    "the inspection fails": Row(_NEVER, _NO_START, _NO_START, _NO_START, _NO_START, _NO_PODS, _NO_START),
+    "the models do not fit": Row(_NEVER, _UNFIT, _UNFIT, _UNFIT, _UNFIT, _NO_PODS, _UNFIT),
     "the first index is built": Row(_SOON, _BUILDS, None, _BUILDS, _NO_INDEX, _NO_PODS, _NO_INDEX),
     "the index Job finds no node": Row(_SOON, _NO_NODE, None, _NO_NODE, _NO_INDEX, _NO_PODS, _NO_INDEX),
     "the first build failed": Row(_NEVER, _NO_BUILD, None, _NO_BUILD, _NO_INDEX, _NO_PODS, _NO_BUILD),
@@ -96,8 +96,8 @@ SITUATIONS: dict[str, Row] = {
     "paused, and nothing waits": Row(_NOW, None, None, None, None, None, None),
     "no replicas are asked for": Row(_NOW, None, None, _NONE, _NONE, _NONE, None),
     "no replicas from the first": Row(_NOW, None, None, _NONE, _NONE, _NONE, None),
-    "a name is taken by somebody else": Row(_NEVER, _NAME, _NAME, _BUILDS, _LOOKS, _NO_PODS, _LOOKS),
-    "a deleted namesake is still leaving": Row(_SOON, _LOOKS, _LOOKS, _BUILDS, _LOOKS, _NO_PODS, _PENDING),
+    "a name is taken by somebody else": Row(_NEVER, _NAME, _NAME, _LOOKS, _LOOKS, _NO_PODS, _LOOKS),
+    "a deleted namesake is still leaving": Row(_SOON, _LOOKS, _LOOKS, _LOOKS, _LOOKS, _NO_PODS, _PENDING),
 }
 """By what the pipeline is in; the text names the row in the tests too. Before its first look the operator has said
 nothing: `status.observedGeneration` is then -1, or that of an older spec, and kstatus is InProgress."""

@@ -111,6 +111,12 @@ class Spec(Model):
             {"prompt": {"maxAnswerTokens": 2048}, "engine": {"maxModelTokens": 2048}},
         ),
         Rule(
+            "!has(self.prompt.maxPromptTokens) || self.prompt.maxPromptTokens < self.engine.maxModelTokens",
+            "`prompt.maxPromptTokens` must be less than `engine.maxModelTokens`: the answer needs room too",
+            {"prompt": {"maxPromptTokens": 1536}, "engine": {"maxModelTokens": 2048}},
+            {"prompt": {"maxPromptTokens": 2048}, "engine": {"maxModelTokens": 2048}},
+        ),
+        Rule(
             "self.corpus.chunking.maxTokens + 2 <= self.embedder.maxTokens",
             "`corpus.chunking.maxTokens` must be at most `embedder.maxTokens` - 2: the two special tokens count too",
             {"corpus": {"chunking": {"maxTokens": 200}}, "embedder": {"maxTokens": 256}},

@@ -4,17 +4,17 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from tailhold_api.serving import ContextOrder, Prompt, Retrieval
+from tailhold_api.serving import ContextOrder, Overflow, Prompt, Retrieval
 from tailhold_server.admission import Gate
 from tailhold_server.batcher import Batcher
 from tailhold_server.citations import Citation, Scanner
 from tailhold_server.content import Content, Contents
 from tailhold_server.errors import EngineDiedError, Failure, ServeError
 from tailhold_server.ports import Engine, Sampling, Tokenizer
-from tailhold_server.prompt import Passage, Window, Written, arrange, compose, far_too_long, fit
+from tailhold_server.prompt import Passage, Window, Written, arrange, compose, far_too_long, fit, shortened
 from tailhold_server.question import Dialogue, Question, dialogue, newest
 from tailhold_server.retriever import Found, Lookup
 from tailhold_server.sources import Source, heading, source_of
@@ -39,6 +39,8 @@ class Prepared:
     sources: tuple[Source, ...]
     dropped: int
     """Passages and turns that did not fit."""
+    truncated: bool
+    """Whether the question's end did not fit either."""
     context_tokens: int
     began: float
     stages: dict[str, float]
@@ -125,7 +127,7 @@ class Pipeline:
         return Answering(prepared, self._engine, self._gate, self._clock)
 
     async def _prepare(self, question: Question, request_id: str, content: Content, began: float) -> Prepared:
-        spoken = self._limited(dialogue(content.part.prompt.system, question.messages))
+        spoken = self._limited(dialogue(content.part.prompt.system, question.messages), content.part.prompt)
         messages = await self._tokenized(spoken)
         tokenized = self._clock()
         found = await self._retrieval.submit(Lookup(question.text, content, tokenized))
@@ -140,12 +142,15 @@ class Pipeline:
         )
         return prepared
 
-    def _limited(self, spoken: Dialogue) -> Dialogue:
+    def _limited(self, spoken: Dialogue, prompt: Prompt) -> Dialogue:
         """Megabytes that cannot fit are not tokenised: it would take seconds, and memory by the gigabyte.
 
         Raises ServeError.
         """
         most = self._limit * self._tokenizer.longest_token
+        if prompt.on_overflow is Overflow.TRUNCATE:
+            spoken = replace(spoken, last=spoken.last[:most])
+            most += len(spoken.system)
         fixed = len(spoken.system) + len(spoken.last)
         if fixed > most:
             raise far_too_long(fixed, most, self._limit)
@@ -175,9 +180,13 @@ class Pipeline:
         ranked = [self._written(content, rank, passage) for rank, passage in _measured(found.passages, settings)]
         asked = question.max_tokens or content.part.prompt.max_answer_tokens
         turns = [self._skeleton.turn_tokens(turn) for turn in messages.turns]
+        prompt = content.part.prompt
+        window = Window(self._limit, settings.context_tokens, prompt.max_prompt_tokens, prompt.on_overflow)
+        others = self._skeleton.fixed_tokens + len(messages.system)
+        last = shortened(messages.last, others, window)
         fitted = fit(
-            Window(self._limit, settings.context_tokens),
-            fixed=self._skeleton.fixed_tokens + len(messages.system) + len(messages.last),
+            window,
+            fixed=others + len(last),
             asked=asked,
             passages=[len(each.ids) for each in ranked],
             turns=turns,
@@ -189,7 +198,7 @@ class Pipeline:
             system=messages.system,
             turns=messages.turns[len(turns) - fitted.turns :],
             passages=numbered,
-            question=messages.last,
+            question=last,
         )
         return Prepared(
             request_id,
@@ -197,6 +206,7 @@ class Pipeline:
             prompt_ids,
             _sampling(question, content.part.prompt, min(asked, self._limit - len(prompt_ids))),
             tuple(source_of(content.index.chunks, each.passage, number) for number, each in enumerate(kept, 1)),
+            truncated=len(last) < len(messages.last),
             dropped=len(ranked) - fitted.passages + len(turns) - fitted.turns + messages.dropped,
             context_tokens=sum(map(len, numbered)),
             began=began,

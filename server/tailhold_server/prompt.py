@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tailhold_api.serving import ContextOrder
+from tailhold_api.serving import ContextOrder, Overflow
 from tailhold_server.errors import ServeError, invalid
 from tailhold_server.template import Skeleton, Turn
 
@@ -33,6 +33,14 @@ class Window:
     """Prompt and answer together."""
     context_tokens: int
     """Most tokens of passages."""
+    prompt_tokens: int | None = None
+    """Most tokens of the prompt alone; what an answer of one token leaves where it is not given."""
+    on_overflow: Overflow = Overflow.DROP_CHUNKS
+
+    @property
+    def most(self) -> int:
+        """Tokens that a prompt may have."""
+        return min(self.prompt_tokens or self.limit_tokens, self.limit_tokens - 1)
 
 
 @dataclass(frozen=True)
@@ -58,23 +66,45 @@ def fit(window: Window, *, fixed: int, asked: int, passages: Sequence[int], turn
     """Drop what has to go: the least relevant passages first, then the oldest turns.
 
     `passages` are tokens by relevance, `turns` tokens from the oldest, `fixed` the tokens that are never cut.
-    Raises ServeError where these alone leave no room for an answer.
+    Raises ServeError where these alone leave no room for an answer, and with `Refuse` where anything has to go.
     """
-    if fixed + 1 > window.limit_tokens:
-        raise too_long(fixed, window.limit_tokens)
-    room = window.limit_tokens - fixed - reserved_tokens(asked, window.limit_tokens)
+    if fixed > window.most:
+        raise too_long(fixed, window)
+    room = min(window.limit_tokens - reserved_tokens(asked, window.limit_tokens), window.most) - fixed
     history = sum(turns)
     kept = _kept(passages, min(window.context_tokens, room - history))
     kept_turns = len(turns) if history <= room else _kept(tuple(reversed(turns)), room)
+    wanted = _kept(passages, window.context_tokens)
+    if window.on_overflow is Overflow.REFUSE and (kept < wanted or kept_turns < len(turns)):
+        raise overflowing(fixed + history + sum(passages[:wanted]), window)
     used = fixed + sum(passages[:kept]) + sum(turns[len(turns) - kept_turns :])
     return Fit(kept, kept_turns, min(asked, window.limit_tokens - used))
 
 
-def too_long(tokens: int, limit: int) -> ServeError:
-    """What a client reads whose question alone does not fit."""
+def shortened(question: Sequence[int], others: int, window: Window) -> Sequence[int]:
+    """The question's beginning, with `Truncate` and beside `others` tokens that are never cut; else all of it."""
+    if window.on_overflow is not Overflow.TRUNCATE:
+        return question
+    return question[: max(1, window.most - others)]
+
+
+def overflowing(tokens: int, window: Window) -> ServeError:
+    """What a client reads where nothing may be left out."""
     return invalid(
-        f"This model's maximum context length is {limit} tokens. The system message and the last question "
-        f"alone take {tokens} tokens, and the answer needs at least one. Shorten the question.",
+        f"History, sources and question take {tokens} tokens with room for the answer beside them, a prompt may have "
+        f"{window.most}, and this pipeline leaves nothing out (`prompt.onOverflow: Refuse`). Send less history, or ask "
+        "for a shorter answer.",
+        "messages",
+        "context_length_exceeded",
+    )
+
+
+def too_long(tokens: int, window: Window) -> ServeError:
+    """What a client reads whose question alone does not fit."""
+    limit = f" and a prompt may have {window.most}" if window.prompt_tokens else ""
+    return invalid(
+        f"This model's maximum context length is {window.limit_tokens} tokens{limit}. The system message and the last "
+        f"question alone take {tokens} tokens, and the answer needs at least one. Shorten the question.",
         "messages",
         "context_length_exceeded",
     )

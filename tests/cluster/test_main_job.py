@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ import psutil
 import pytest
 import yaml
 from audit import WRITES, events, granted, used
+from spec_examples import merged
 from waiting import until
 
 from tailhold import provision, watch
 from tailhold.demo import snapshots_folder
+from tailhold.plan import plan, rendered
 from tailhold.target import CommandError, Target
 from tailhold.walkthrough import service_url
 from tailhold_local import Cluster
@@ -31,6 +34,18 @@ EXAMPLE = provision.ROOT / "examples" / "ragpipeline.yaml"
 READY_SECONDS = 600
 SERVERS = "app.kubernetes.io/component=server"
 OPERATOR = "system:serviceaccount:tailhold-system:tailhold"
+
+
+ANONYMOUS = """
+from pathlib import Path
+for file, names in (("memory/memory.stat", {"total_rss", "total_shmem"}), ("memory.stat", {"anon", "shmem"})):
+    path = Path("/sys/fs/cgroup") / file
+    if path.is_file():
+        rows = (line.split() for line in path.read_text().splitlines())
+        print(sum(int(value) for name, value in rows if name in names))
+        break
+"""
+"""Prints the bytes of its own pod that are no page cache, by either version of cgroups."""
 
 
 @pytest.fixture(scope="module")
@@ -111,9 +126,45 @@ def test_the_memory_of_a_pod_is_added_up_line_by_line_and_holds(target: Target, 
     assert {"weights", "KV cache", "index, twice", "programs"} <= {each["what"] for each in host["lines"]}
     assert f"{host['mebibytes']:,} of {host['limitMebibytes']:,} MiB" in watch.condition(served, "Accepted")["message"]
     (pod,) = pods(target)
-    read = "print(open('/sys/fs/cgroup/memory/memory.usage_in_bytes').read())"
-    counted = target.kubectl("exec", "-n", NAMESPACE, pod["metadata"]["name"], "--", "python3", "-c", read)
-    print(f"counted {int(counted) >> 20} MiB, page cache with it, of {host['mebibytes']} added up")
+    counted = target.kubectl("exec", "-n", NAMESPACE, pod["metadata"]["name"], "--", "python3", "-c", ANONYMOUS)
+    print(f"{int(counted) >> 20} MiB that the kernel cannot take back, of {host['mebibytes']} added up")
+    assert int(counted) >> 20 <= host["mebibytes"]
+
+
+PLANNED: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "a live field": ({"retrieval": {"topK": 3}}, ("[live] reaches the running pods", "no pod is restarted")),
+    "a restart beside a free GPU": (
+        {"engine": {"blockSizeTokens": 64}},
+        ("[restart] makes new pods", "strategy Surge: no outage", "1 in the end, 1 more beside the old pods; free: 1"),
+    ),
+    "another index": (
+        {"corpus": {"chunking": {"maxTokens": 100}}},
+        ("[reload] builds an index", "an index is built first; what serves goes on serving"),
+    ),
+    "more GPUs than any node has": (
+        {"placement": {"gpu": {"count": 4}}},
+        ("no node could hold one even if nothing else ran there", "what serves goes on"),
+    ),
+    "longer than the model": (
+        {"engine": {"maxModelTokens": 16384}},
+        ("refused when it is applied, and what serves goes on", "made for 8,192"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "words"), PLANNED.values(), ids=PLANNED)
+def test_plan_says_what_an_edit_will_do(
+    target: Target, served: dict[str, Any], tmp_path: Path, change: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    """Against the live object, nodes and what the operator found in the models; nothing is applied."""
+    new = tmp_path / "new.yaml"
+    new.write_text(yaml.safe_dump(merged(yaml.safe_load(EXAMPLE.read_text()), {"spec": change})))
+    text = "\n".join(rendered(plan(new, None, target)))
+    print(text)
+    assert all(each in text for each in words)
+    assert "weights (134,515,008 parameters, bfloat16)" in text
+    now = target.get("ragp", NAME, "-n", NAMESPACE) or {}
+    assert now["metadata"]["generation"] == served["metadata"]["generation"]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +182,8 @@ def test_what_cannot_run_is_refused_before_a_pod_starts(
 ) -> None:
     """No crash loop, no drain: a condition, and the old values put it right."""
     before = identities(target)
-    old = {block: {field: served["spec"].get(block, {}).get(field) for field in each} for block, each in change.items()}
+    now = served["spec"]
+    old = {block: {field: now[block].get(field) or None for field in each} for block, each in change.items()}
     patch(target, change)
     seen = until(
         lambda: target.get("ragp", NAME, "-n", NAMESPACE) or {},
@@ -257,6 +309,40 @@ def _status(address: str) -> int:
         return httpx.get(address, timeout=2).status_code
     except httpx.HTTPError:
         return 0
+
+
+def test_a_key_that_somebody_adds_to_the_selector_goes_again(target: Target, url: str) -> None:
+    """With it the Service has no endpoint at all, while every object looks as it should."""
+    patch_selector = json.dumps({"spec": {"selector": {"somebody": "else"}}})
+    target.kubectl("patch", "service", NAME, "-n", NAMESPACE, "--type", "merge", "-p", patch_selector)
+    until(
+        lambda: (target.get("service", NAME, "-n", NAMESPACE) or {})["spec"]["selector"],
+        lambda selector: "somebody" not in selector,
+        seconds=30,
+    )
+    until(lambda: reached(url), lambda status: status == httpx.codes.OK, seconds=30)
+
+
+def reached(url: str) -> int:
+    try:
+        return httpx.get(f"{url}/models", timeout=5).status_code
+    except httpx.HTTPError:
+        return 0
+
+
+def test_megabytes_that_cannot_fit_cost_nobody_an_answer(target: Target, url: str) -> None:
+    """A hundred megabytes of questions at once took a pod's memory, and 40 s of everybody's answers."""
+    before = identities(target)
+    body = {"messages": [{"role": "user", "content": "word " * 800_000}]}
+    began = time.monotonic()
+    with ThreadPoolExecutor(25) as pool:
+        sent = [pool.submit(httpx.post, f"{url}/chat/completions", json=body, timeout=120) for _ in range(25)]
+        answer(url, "What is apt?")
+        took = time.monotonic() - began
+        codes = {each.result().status_code for each in sent}
+    print(f"an answer beside them took {took:.1f} s, all of them {time.monotonic() - began:.1f} s")
+    assert codes == {httpx.codes.BAD_REQUEST}
+    assert identities(target) == before
 
 
 def test_a_model_that_is_not_there_leaves_what_serves(target: Target, url: str) -> None:

@@ -119,6 +119,7 @@ class Place:
         configs = [each for each in (await self.children()).values() if worlds.is_inspected(each)]
         config = next(each for each in configs if each["metadata"]["labels"][LABEL_DIGEST] == digest)
         await self._end(inspected, names.LABEL_INSPECTION, worlds.found(config))
+        await self.live()
         built = await self.until(lambda: self._running_pod(names.LABEL_BUILD))
         await self._end(built, names.LABEL_BUILD, RESULT)
 

@@ -1,5 +1,6 @@
 """Before a pod starts: what an inspection Job found decides whether it may."""
 
+import json
 from typing import Any
 
 import pytest
@@ -160,6 +161,21 @@ def test_what_has_served_is_not_judged_again_by_a_release_that_counts_otherwise(
     served.settle()
     assert served.condition("Ready") == ("True", "Reconciled")
     assert (len(served.deployments()), inspections(served)) == (1, [])
+
+
+def test_a_pipeline_that_served_before_there_were_inspections_is_left_alone(served: Stage) -> None:
+    for config in served.cluster.of_kind("ConfigMap"):
+        if config["metadata"]["name"].endswith("-history"):
+            kept = json.loads(config["data"]["history.json"])
+            config["data"]["history.json"] = json.dumps(kept | {"inspections": []})
+    before = served.children()
+    served.run(seconds=60)
+    assert served.condition("Ready") == ("True", "Reconciled")
+    assert served.children().keys() == before.keys()
+    served.put(spec(**card(), engine={"blockSizeTokens": 64}))
+    served.settle()
+    assert served.condition("Ready") == ("True", "Reconciled")
+    assert "weights" in served.described("Accepted")["message"], "the next pods are looked at"
 
 
 def test_an_index_that_outgrows_the_memory_is_not_given_to_the_pods(served: Stage) -> None:

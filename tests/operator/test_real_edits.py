@@ -6,6 +6,8 @@ from places import Place
 from spec_edits import every_field_edit
 from spec_examples import MINIMAL, merged
 
+from tailhold_operator.kinds import path_of
+
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
@@ -22,6 +24,8 @@ async def classes(place: Place) -> None:
     for path, body in (("scheduling.k8s.io/v1/priorityclasses", priority), ("node.k8s.io/v1/runtimeclasses", runtime)):
         made = await place.admin.post(f"/apis/{path}", json=body | {"metadata": {"name": "other"}})
         assert made.status_code in (201, 409), made.text
+    account = {"metadata": {"name": "other"}}
+    (await place.admin.post(path_of("ServiceAccount", place.namespace), json=account)).raise_for_status()
 
 
 async def replicas(place: Place) -> int:

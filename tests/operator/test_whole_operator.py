@@ -123,11 +123,14 @@ class Site:
         return dict(until(made))
 
     def finish_jobs(self) -> None:
-        """Play kubelet."""
+        """Play kubelet, for both Jobs."""
+        self.finish_inspection()
+        self.finish(self.job_pod(names.LABEL_BUILD), RESULT)
+
+    def finish_inspection(self) -> None:
         pod = self.job_pod(names.LABEL_INSPECTION)
         config = next(each for each in self.all("ConfigMap") if worlds.is_inspected(each | {"kind": "ConfigMap"}))
         self.finish(pod, worlds.found(config))
-        self.finish(self.job_pod(names.LABEL_BUILD), RESULT)
 
     def finish(self, pod: Manifest, message: str) -> None:
         ended = {
@@ -224,9 +227,10 @@ def test_it_works_with_the_rights_that_it_says_it_needs_and_uses_them_all(site: 
     with site.operator() as running:
         until(lambda: running.healthy() == httpx.codes.OK)
         site.put(worlds.spec())
+        site.finish_inspection()
         site.bind_job()
         until(lambda: ("", "events", "list") in set(site.seen()))  # why its containers are not made
-        site.finish_jobs()
+        site.finish(site.job_pod(names.LABEL_BUILD), RESULT)
         until(lambda: site.all("Deployment"))
         until(lambda: site.condition("RolledOut").get("reason") == "WaitingForPods")
         quiet = until_quiet(site)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rag_server import DOCUMENTS, Running, body, content_part, pod_part, running
 
-from tailhold_api.serving import Admission, Prompt, Retrieval
+from tailhold_api.serving import Admission, Overflow, Prompt, Retrieval
 from tailhold_server.app import create_app
 from tailhold_server.health import judge_engine
 from tailhold_server.settings import ServerSettings
@@ -334,6 +334,25 @@ async def test_megabytes_that_cannot_fit_are_refused_without_being_tokenised(mon
     assert "hold at most 2048 characters" in refused.json()["error"]["message"]
     assert (answer.status_code, answer.json()["tailhold"]["context"]["dropped"]) == (200, 1)
     assert max(longest) < 4096
+
+
+async def test_a_pipeline_may_cut_a_question_instead_and_says_so() -> None:
+    for words in ("word " * 3000, "word " * 800_000):
+        async with running(content=content_part(prompt=Prompt(on_overflow=Overflow.TRUNCATE))) as server:
+            answer = await server.ask(words)
+        assert answer.status_code == 200
+        context = answer.json()["tailhold"]["context"]
+        assert (context["truncated"], context["chunks"]) == (True, 0)
+        assert answer.json()["usage"]["total_tokens"] <= 2048
+
+
+async def test_a_pipeline_may_refuse_what_it_would_have_to_leave_out() -> None:
+    turns = [{"role": role, "content": f"{role} {n} " * 20} for n in range(30) for role in ("user", "assistant")]
+    async with running(content=content_part(prompt=Prompt(on_overflow=Overflow.REFUSE))) as server:
+        refused = await server.public.post(PATH, json={"messages": [*turns, {"role": "user", "content": "When?"}]})
+        assert (await server.ask("When?")).status_code == 200
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "context_length_exceeded")
+    assert "prompt.onOverflow: Refuse" in refused.json()["error"]["message"]
 
 
 async def test_history_is_dropped_from_the_oldest() -> None:

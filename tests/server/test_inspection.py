@@ -2,12 +2,16 @@
 
 import dataclasses
 import json
+import os
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hub import REPO, REVISION, hub
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
@@ -16,7 +20,7 @@ from tailhold.inspection import in_job
 from tailhold_api.codec import digest, dump, load
 from tailhold_api.conditions import Reason
 from tailhold_api.inspection import Inspection, InspectionPart
-from tailhold_api.sources import ModelSource
+from tailhold_api.sources import HuggingFaceModel, ModelSource
 from tailhold_server.adapters.engine_arguments import known_arguments
 from tailhold_server.errors import StartError
 from tailhold_server.inspection.look import inspect
@@ -189,3 +193,31 @@ def test_with_the_stand_in_engine_no_model_is_read(tmp_path: Path) -> None:
     sources = ModelSource(path="/nowhere"), ModelSource(path="/nowhere-else")
     found = inspect(InspectionPart(generator=sources[0], embedder=sources[1], image=""), tmp_path, stand_in=True)
     assert (found.generator, found.embedder, found.vllm) == (None, None, "stand-in")
+
+
+def test_a_model_on_the_hub_is_read_where_it_is(tmp_path: Path) -> None:
+    """Configs are fetched and the first bytes of the weights; the weights themselves stay there."""
+    folder = model(tmp_path / "there", LLAMA, more=np.zeros(1_000_000, dtype=np.float32))
+    source = ModelSource(hugging_face=HuggingFaceModel(repo=REPO, revision=REVISION))
+    embedder = ModelSource(path=str(model(tmp_path / "here", BERT)))
+    (tmp_path / "part.json").write_text(dump(InspectionPart(generator=source, embedder=embedder, image="")))
+    log = tmp_path / "ending"
+    with hub(folder) as (url, asked, sent):
+        found = in_process(tmp_path, log, url)
+        assert found.returncode == 0, found.stderr
+        away = in_process(tmp_path, log, url.replace("127.0.0.1", "127.0.0.2"), HF_HOME=str(tmp_path / "empty"))
+    facts = load(Inspection, json.dumps(json.loads(found.stdout.splitlines()[-1]))).generator
+    assert facts is not None
+    assert (facts.parameters, facts.weight_bytes) == (1_000_040, 4_000_080)
+    assert any(path.endswith("/config.json") for path in asked)
+    assert sum(sent) < 500_000, "four megabytes of weights were not fetched"
+    assert away.returncode == 1, "a hub that does not answer is tried again"
+    assert "cannot be read from the hub" in log.read_text()
+
+
+def in_process(folder: Path, log: Path, url: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """The Job's own command; the hub's address is read when its client is imported."""
+    env = {"HF_ENDPOINT": url, "HF_HOME": str(folder / "cache"), "TAILHOLD_TERMINATION_LOG": str(log), **more}
+    env |= {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "HF_HUB_DISABLE_XET": "1"}
+    command = [sys.executable, "-m", "tailhold.main", "inspect", "--part", str(folder / "part.json")]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=120)

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailhold_api.serving import ContextOrder
+from tailhold_api.serving import ContextOrder, Overflow
 from tailhold_server.errors import Failure, ServeError
-from tailhold_server.prompt import Fit, Passage, Window, Written, arrange, fit, reserved_tokens
+from tailhold_server.prompt import Fit, Passage, Window, Written, arrange, fit, reserved_tokens, shortened
 from tailhold_server.question import Dialogue, Message, Role, dialogue, newest
 from tailhold_server.template import skeleton
 from tailhold_server.testing import StandInTokenizer
@@ -111,3 +111,41 @@ def test_turns_that_cannot_fit_are_not_tokenised_and_the_newest_stay(turns: list
     if kept.dropped:
         left_out = sum(map(len, turns[kept.dropped - 1]))
         assert kept.characters + left_out > most
+
+
+@given(st.integers(1, 1500), st.integers(1, 3000), SIZES, SIZES, st.integers(64, 2047))
+def test_a_prompt_is_never_longer_than_the_pipeline_allows(
+    fixed: int, asked: int, passages: list[int], turns: list[int], most: int
+) -> None:
+    window = Window(2048, 1000, prompt_tokens=most)
+    if fixed > most:
+        with pytest.raises(ServeError, match=f"may have {most}"):
+            fit(window, fixed=fixed, asked=asked, passages=passages, turns=turns)
+        return
+    fitted = fit(window, fixed=fixed, asked=asked, passages=passages, turns=turns)
+    kept = sum(passages[: fitted.passages]) + sum(turns[len(turns) - fitted.turns :])
+    assert fixed + kept <= max(fixed, most)
+    assert fixed + kept + fitted.answer_tokens <= 2048
+
+
+@given(st.integers(1, 1500), SIZES, SIZES)
+def test_with_refuse_a_prompt_is_whole_or_refused(fixed: int, passages: list[int], turns: list[int]) -> None:
+    """What the budget of the context leaves out is no overflow."""
+    window = Window(2048, 600, on_overflow=Overflow.REFUSE)
+    lenient = fit(Window(2048, 600), fixed=fixed, asked=100, passages=passages, turns=turns)
+    whole = fit(Window(1 << 40, 600), fixed=fixed, asked=100, passages=passages, turns=turns)
+    if (lenient.passages, lenient.turns) == (whole.passages, whole.turns):
+        assert fit(window, fixed=fixed, asked=100, passages=passages, turns=turns) == lenient
+    else:
+        with pytest.raises(ServeError, match="leaves nothing out"):
+            fit(window, fixed=fixed, asked=100, passages=passages, turns=turns)
+
+
+@given(st.integers(0, 3000), st.integers(0, 3000))
+def test_only_with_truncate_is_a_question_cut_and_then_it_fits(length: int, others: int) -> None:
+    question = list(range(length))
+    for policy in (Overflow.DROP_CHUNKS, Overflow.REFUSE):
+        assert shortened(question, others, Window(2048, 0, on_overflow=policy)) == question
+    cut = shortened(question, others, Window(2048, 0, on_overflow=Overflow.TRUNCATE))
+    assert cut == question[: len(cut)]
+    assert len(cut) == min(length, max(1, 2047 - others))

@@ -81,6 +81,7 @@ def _sources_part(frame: Frame, prepared: Prepared) -> dict[str, Any]:
     context = {
         "chunks": len(prepared.sources),
         "dropped": prepared.dropped,
+        "truncated": prepared.truncated,
         "tokens": prepared.context_tokens,
         "snapshot": prepared.content.index.snapshot,
     }
