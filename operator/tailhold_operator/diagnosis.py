@@ -4,10 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from tailhold_api.conditions import Reason
 from tailhold_operator.findings import Finding, advised, reason_of, stuck, waiting
-from tailhold_operator.observe import Deployment, Pod, Report
+from tailhold_operator.observe import HOPELESS, Deployment, Pod, Report
 
-HOPELESS = 2
-"""The exit code that says that trying again cannot help."""
 _LOOPING = 3
 _NO_VICTIMS = "No preemption victims found"
 _NO_HELP = "Preemption is not helpful"

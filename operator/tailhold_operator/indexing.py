@@ -104,16 +104,11 @@ def _failed(job: Job, pods: Sequence[Pod]) -> Finding:
 
 
 def _running(pods: Sequence[Pod], progress: Progress | None) -> Building:
-    waits = [pod for pod in pods if pod.unschedulable or pod.waiting_message or (pod.is_held_up and pod.warning)]
+    waits = [pod for pod in pods if pod.held_by]
     if waits:
         reason = Reason.UNSCHEDULABLE if waits[-1].unschedulable else Reason.WAITING_FOR_PODS
-        return Building(waiting(reason, f"index Job: {_held_by(waits[-1])}"))
+        return Building(waiting(reason, f"index Job: {advised(waits[-1].held_by)}"))
     return Building(waiting(Reason.BUILDING_INDEX, _how_far(pods, progress)), progress=progress)
-
-
-def _held_by(pod: Pod) -> str:
-    told = f"{pod.waiting}: {pod.waiting_message}" if pod.waiting_message else pod.warning
-    return advised(pod.unschedulable or told)
 
 
 def _how_far(pods: Sequence[Pod], progress: Progress | None) -> str:

@@ -13,10 +13,7 @@ from tailhold_api.memory import MemorySum, memory_sums, rendered
 from tailhold_api.parts import SHORT
 from tailhold_api.spec import Spec
 from tailhold_operator.findings import FINE, Finding, advised, reason_of, stuck, waiting
-from tailhold_operator.observe import Ending, Job, Pod
-
-HOPELESS = 2
-"""The exit code that says that files have to be mended first."""
+from tailhold_operator.observe import HOPELESS, Ending, Job, Pod
 
 
 @dataclass(frozen=True)
@@ -96,11 +93,9 @@ def _running(pods: Sequence[Pod]) -> Finding:
     pod = pods[-1]
     if pod.ending and pod.ending.exit_code:
         return _failed(pod.ending)
-    if pod.unschedulable:
-        return waiting(Reason.UNSCHEDULABLE, f"inspection Job: {advised(pod.unschedulable)}")
-    if pod.waiting_message or (pod.is_held_up and pod.warning):
-        told = f"{pod.waiting}: {pod.waiting_message}" if pod.waiting_message else pod.warning
-        return waiting(Reason.WAITING_FOR_PODS, f"inspection Job: {advised(told)}")
+    if pod.held_by:
+        reason = Reason.UNSCHEDULABLE if pod.unschedulable else Reason.WAITING_FOR_PODS
+        return waiting(reason, f"inspection Job: {advised(pod.held_by)}")
     return waiting(Reason.INSPECTING, "models and image are looked at")
 
 

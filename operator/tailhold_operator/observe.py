@@ -19,6 +19,10 @@ _IMAGE_TROUBLE = (
 _CONTAINER_TROUBLE = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 
 
+HOPELESS = 2
+"""The exit code of our containers that says that trying again cannot help."""
+
+
 @dataclass(frozen=True)
 class Ending:
     """How a container ended last."""
@@ -66,6 +70,13 @@ class Pod:
     def is_held_up(self) -> bool:
         """Whether it has a node and no container yet."""
         return self.phase == "Pending" and bool(self.node)
+
+    @property
+    def held_by(self) -> str:
+        """Who keeps its containers from being made, in their own words; empty where nobody does."""
+        if self.unschedulable or self.waiting_message:
+            return self.unschedulable or f"{self.waiting}: {self.waiting_message}"
+        return self.warning if self.is_held_up else ""
 
     @property
     def terminating(self) -> bool:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openapi_schema_validator import OAS30Validator
 from pydantic import BaseModel, ValidationError
+from releases import defaulted
 from spec_examples import MINIMAL, at, merged
 
 from tailhold_api.codec import digest, dump, load, load_lenient
@@ -94,23 +95,9 @@ def test_every_condition_and_reason_is_explained(kind: type[ConditionType] | typ
 
 def test_defaults_of_the_crd_are_the_models_defaults() -> None:
     """What the API server stores for the smallest spec is what the models read from it."""
-    stored = _defaulted(SCHEMA["properties"]["spec"], MINIMAL)
+    stored = defaulted(SCHEMA["properties"]["spec"], MINIMAL)
     assert load_lenient(Spec, stored) == load_lenient(Spec, MINIMAL)
     assert dump(load_lenient(Spec, stored)) == dump(load_lenient(Spec, MINIMAL))
-
-
-def _defaulted(schema: dict[str, Any], value: Any) -> Any:
-    if isinstance(value, list):
-        return [_defaulted(schema.get("items", {}), item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    out = dict(value)
-    for name, child in schema.get("properties", {}).items():
-        if name not in out and "default" in child:
-            out[name] = child["default"]
-        if name in out:
-            out[name] = _defaulted(child, out[name])
-    return out
 
 
 @pytest.mark.parametrize(

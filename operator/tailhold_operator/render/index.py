@@ -6,14 +6,13 @@ from tailhold_api import names
 from tailhold_api.parts import BuildPart
 from tailhold_api.pod import Pod
 from tailhold_operator.kinds import Manifest
+from tailhold_operator.observe import HOPELESS
 from tailhold_operator.render import given, pod
 from tailhold_operator.render.identity import Identity
 from tailhold_operator.render.quantity import mebibytes, millicores
 from tailhold_operator.render.setup import Setup
 
 CONTAINER = "index"
-HOPELESS = 2
-"""The exit code that says that trying again cannot help."""
 _CACHE_MEBIBYTES = 8192
 _TRIES = 3
 
