@@ -49,23 +49,23 @@ def test_serve_without_a_manifest_asks_for_one() -> None:
         serve()
 
 
-def test_up_ends_with_the_kubeconfig_and_a_line_for_the_shell(tmp_path: Path) -> None:
-    cluster = Cluster(Layout(tmp_path, "demo"), Settings(0))
-    lines = next_steps(cluster, "kubectl get ragp").splitlines()
-    assert lines[0] == f"kubeconfig: {tmp_path}/demo/kubeconfig"
-    (shell,) = (line.strip() for line in lines if line.strip().startswith("export "))
-    assert f'KUBECONFIG="{tmp_path}/demo/kubeconfig"' in shell
-    assert "/bin/kubernetes-v" in shell
-    assert "/bin/helm-v" in shell
-    assert shell.endswith(':$PATH"')
-    assert lines[-1] == "  kubectl get ragp"
-
-
 @pytest.fixture
 def short_path() -> Iterator[Path]:
     """pytest's own folders are too deep for the sockets of a cluster."""
     with tempfile.TemporaryDirectory(prefix="tailhold-") as folder:
         yield Path(folder)
+
+
+def test_up_ends_with_the_kubeconfig_and_a_line_for_the_shell(short_path: Path) -> None:
+    cluster = Cluster(Layout(short_path, "demo"), Settings(0))
+    lines = next_steps(cluster, "kubectl get ragp").splitlines()
+    assert lines[0] == f"kubeconfig: {short_path}/demo/kubeconfig"
+    (shell,) = (line.strip() for line in lines if line.strip().startswith("export "))
+    assert f'KUBECONFIG="{short_path}/demo/kubeconfig"' in shell
+    assert "/bin/kubernetes-v" in shell
+    assert "/bin/helm-v" in shell
+    assert shell.endswith(':$PATH"')
+    assert lines[-1] == "  kubectl get ragp"
 
 
 @pytest.mark.parametrize("sure", [True, False])

@@ -28,7 +28,10 @@ class ModelTokenizer:
 
     @property
     def longest_token(self) -> int:
-        """Most characters of a text that one token can stand for."""
+        """Most characters of a text that one token can stand for.
+
+        Letters that a vocabulary leaves out get no token at all (control characters, in some); they are not counted.
+        """
         return self._longest
 
     def encode(self, text: str) -> list[int]:
