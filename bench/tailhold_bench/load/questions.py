@@ -17,6 +17,7 @@ from tailhold_bench.load.lengths import Lengths
 _TEXTS = {".html", ".htm", ".xhtml", ".md", ".txt", ".rst"}
 _MOST_BYTES = 20_000_000
 """Enough words for any load; a large corpus is not read to its end."""
+_LEAST_WORDS = 20
 _HOT = 20
 _FORMS = "a .txt with a question a line, a .yaml list, or a .jsonl; items are texts or objects with `question`"
 DEMO_TEXT = """
@@ -114,8 +115,10 @@ def corpus_words(folder: Path) -> tuple[str, ...]:
         words += re.findall(r"[^\W\d_][\w'-]+", _plain(text) if path.suffix.lower() not in (".md", ".txt") else text)
         if left < 0:
             break
-    if len(words) < 100:
-        raise LoadError(f"--corpus {folder}: {len(words)} words found, 100 are needed, in {', '.join(sorted(_TEXTS))}")
+    if len(words) < _LEAST_WORDS:
+        raise LoadError(
+            f"--corpus {folder}: {len(words)} words found, {_LEAST_WORDS} are needed, in {', '.join(sorted(_TEXTS))}"
+        )
     return tuple(words)
 
 
