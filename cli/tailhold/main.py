@@ -342,7 +342,7 @@ def load(
         objectives=tuple(objective or ()),
     )  # fmt: skip
     if find_capacity:
-        sys.exit(find(Console(), options, Search(rate, max_rate)))
+        sys.exit(find(Console(), options, Search(rate, max_rate), accept_slow=accept_slow_generator))
     sys.exit(run(Console(), options, Files(output, compare), accept_slow=accept_slow_generator))
 
 

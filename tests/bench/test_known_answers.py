@@ -10,7 +10,7 @@ from tailhold_bench.load.arrivals import Spacing, arrivals, steady
 from tailhold_bench.load.generator import Generator, Limits
 from tailhold_bench.load.percentiles import Latency, interval, latencies, mean_in_flight, percentile, time_in_system
 from tailhold_bench.load.questions import Asked
-from tailhold_bench.load.queueing import mean_wait, time_in_system_percentile
+from tailhold_bench.load.queueing import mean_wait, time_in_system_percentile, times_in_system
 from tailhold_bench.load.samples import Outcome, Sample
 from tailhold_bench.load.schedule import Due
 from tailhold_bench.load.target import Clock
@@ -72,6 +72,12 @@ def test_a_queue_takes_as_long_as_theory_says(load: float) -> None:
         theory = time_in_system_percentile(percent, SERVICE, load)
         assert around.low - 1e-6 <= theory <= around.high + 1e-6, f"p{percent}"
         assert percentile(found, percent) == pytest.approx(theory, rel=0.07)
+
+
+def test_each_request_takes_as_long_as_the_queue_before_it_says() -> None:
+    times = list(arrivals(steady(48, 30), Spacing.POISSON, 4))
+    exact = list(times_in_system(times, SERVICE))
+    assert latencies(measured(Queue(), times), Latency.E2E) == pytest.approx(exact, abs=1e-9)
 
 
 def test_little_s_law_holds_for_what_was_counted() -> None:

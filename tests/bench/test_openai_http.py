@@ -107,7 +107,7 @@ async def test_what_is_no_http_is_an_error() -> None:
 
 
 STREAM = (
-    b': keep-alive\n\n'
+    b": keep-alive\n\n"
     b'data: {"choices":[{"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}\n\n'
     b'data: {"choices":[{"delta":{"content":"\xe4\xbd\xa0"},"finish_reason":null}]}\r\n\r\n'
     b'data: {"choices":[{"delta":{"content":"b"},"finish_reason":"stop"}],"tailhold":{"stages":{"embed":1.5}}}\n\n'

@@ -27,19 +27,25 @@ class Window:
     """A run at one rate."""
 
     rate: float
-    report: LoadReport
-
-    @property
-    def holds(self) -> bool:
-        """All objectives pass, measured by a generator that kept up."""
-        return self.report.generator.valid and all(each.verdict is Verdict.PASS for each in self.report.objectives)
+    holds: bool
+    """Whether all objectives pass."""
+    is_valid: bool = True
+    """Whether the generator kept up, or nobody minds that it did not."""
+    details: str = ""
 
     def __str__(self) -> str:
-        said = [each.text for each in self.report.objectives]
-        lost = sum(self.report.outcomes.values()) - self.report.outcomes[Outcome.OK]
-        said += [f"{lost} without an answer"] if lost else []
-        said += [] if self.report.generator.valid else [self.report.generator.verdict]
-        return f"{self.rate:8.2f}/s {'holds' if self.holds else 'breaks'}: {'; '.join(said)}"
+        said = ("holds" if self.holds else "breaks") if self.is_valid else "says nothing"
+        return f"{self.rate:8.2f}/s {said}: {self.details}"
+
+
+def window_of(rate: float, report: LoadReport, *, accept_slow: bool) -> Window:
+    """What a run says of its rate."""
+    said = [each.text for each in report.objectives]
+    lost = sum(report.outcomes.values()) - report.outcomes[Outcome.OK]
+    said += [f"{lost} without an answer"] if lost else []
+    said += [] if report.generator.valid else [report.generator.verdict]
+    holds = all(each.verdict is Verdict.PASS for each in report.objectives)
+    return Window(rate, holds, report.generator.valid or accept_slow, "; ".join(said))
 
 
 @dataclass(frozen=True)
@@ -47,37 +53,38 @@ class Capacity:
     """The outcome: between the highest rate that held and the lowest that broke."""
 
     holds: float | None
+    """None: none did."""
     breaks: float | None
-    """None: nothing broke up to the highest rate that was allowed, or the generator could not say."""
+    """None: none did."""
     windows: int
-    because: str = ""
+    too_fast: float | None = None
+    """A rate at which the generator did not keep up, which ended the search."""
 
     def __str__(self) -> str:
+        ended = f"; at {self.too_fast:.2f} the generator itself did not keep up" if self.too_fast else ""
+        many = f"({self.windows} windows; a longer --duration makes each surer)"
+        if self.holds is None and self.breaks is None:
+            return f"capacity: unknown{ended}"
         if self.holds is None:
-            return f"no rate held, down to {self.breaks:g} a second{self.because}"
+            return f"capacity: below {self.breaks:.2f} requests a second, the least that was tried{ended} {many}"
         if self.breaks is None:
-            return f"capacity: at least {self.holds:.2f} requests a second{self.because or ', the most that was tried'}"
-        return (
-            f"capacity: {self.holds:.2f} requests a second hold, {self.breaks:.2f} do not "
-            f"({self.windows} windows; a longer --duration makes each surer)"
-        )
+            return f"capacity: at least {self.holds:.2f} requests a second, the most that was tried{ended} {many}"
+        return f"capacity: {self.holds:.2f} requests a second hold, {self.breaks:.2f} do not{ended} {many}"
 
 
 def search(plan: Search, measure: Callable[[float], Window]) -> Capacity:
     """Each rate is measured once."""
     holds: float | None = None
     breaks: float | None = None
-    rate, count = plan.first, 0
-    while count < plan.windows:
+    rate: float | None = plan.first
+    count = 0
+    while rate is not None and count < plan.windows:
         window = measure(rate)
         count += 1
-        if not window.report.generator.valid:
-            return Capacity(holds, None if holds else rate, count, ": the generator did not keep up beyond it")
+        if not window.is_valid:
+            return Capacity(holds, breaks, count, rate)
         holds, breaks = (rate, breaks) if window.holds else (holds, rate)
-        following = _following(plan, holds, breaks)
-        if following is None:
-            break
-        rate = following
+        rate = _following(plan, holds, breaks)
     return Capacity(holds, breaks, count)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tailhold import __version__
-from tailhold_bench.load.capacity import Search, Window, search
+from tailhold_bench.load.capacity import Search, Window, search, window_of
 from tailhold_bench.load.comparing import compare, different_loads
 from tailhold_bench.load.conducting import Run, conduct
 from tailhold_bench.load.errors import LoadError
@@ -145,7 +145,7 @@ def save(console: Console, report: LoadReport, folder: Path, other: LoadReport |
     console.print(f"written: {shlex.quote(str(folder))}/load.json, load.html, load.png", highlight=False, markup=False)
 
 
-def find_capacity(console: Console, options: Options, plan: Search) -> int:
+def find_capacity(console: Console, options: Options, plan: Search, *, accept_slow: bool = False) -> int:
     """Print each window and the highest rate that held; 0 where there is one."""
     if not options.objectives:
         raise LoadError("--find-capacity needs an objective, as in --objective ttft=500ms@95")
@@ -154,10 +154,12 @@ def find_capacity(console: Console, options: Options, plan: Search) -> int:
         report = measure(console, options.at_rate(rate))
         if report.interrupted:
             raise KeyboardInterrupt
-        found = Window(rate, report)
+        found = window_of(rate, report, accept_slow=accept_slow)
         console.print(str(found), highlight=False, markup=False, soft_wrap=True)
         return found
 
     found = search(plan, window)
     console.print(str(found), style="bold", highlight=False, markup=False, soft_wrap=True)
-    return 0 if found.holds else NOT_MET
+    if found.holds is None:
+        return TOO_SLOW if found.too_fast else NOT_MET
+    return 0

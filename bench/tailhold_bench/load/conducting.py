@@ -7,16 +7,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from typing import Any
 
 from tailhold_bench.load.errors import LoadError
 from tailhold_bench.load.generator import Limits
 from tailhold_bench.load.samples import Sample
 from tailhold_bench.load.schedule import Schedule
 from tailhold_bench.load.target import TargetSettings
-from tailhold_bench.load.worker import Assignment, WorkerEnd, work
+from tailhold_bench.load.worker import READY, Assignment, WorkerEnd, work
 
-_START_SECONDS = 1.0
-"""For processes to start in; a late one would show as lag."""
+_READY_SECONDS = 60.0
+_START_SECONDS = 0.2
+"""For processes that are ready to be told."""
 _WAKE_SECONDS = 0.25
 Progress = Callable[["Run"], None]
 
@@ -47,18 +49,28 @@ def conduct(
 
     Raises LoadError when a process dies.
     """
-    now = time.monotonic()
-    run = Run(now + _START_SECONDS + 0.5 * processes, time.time() + _START_SECONDS + 0.5 * processes)
-    shares = [schedule.share(place, processes) for place in range(processes)]
-    workers = [_started(Assignment(due, target, limits, run.start)) for due in shares]
+    workers = [_started(Assignment(schedule.share(place, processes), target, limits)) for place in range(processes)]
+    pipes = [pipe for _, pipe in workers]
     try:
-        _gather_or_stop([pipe for _, pipe in workers], run, on_progress)
+        run = _begun(pipes)
+        _gather_or_stop(pipes, run, on_progress)
     finally:
         for process, pipe in workers:
             pipe.close()
             process.join(5)
             process.kill()
     run.samples.sort(key=lambda sample: sample.number)
+    return run
+
+
+def _begun(pipes: Sequence[Connection]) -> Run:
+    """All start together, once each has loaded what it needs: a late one would show as lag."""
+    for pipe in pipes:
+        if not pipe.poll(_READY_SECONDS) or _said(pipe) != READY:
+            raise LoadError(f"a process of the generator was not ready within {_READY_SECONDS:.0f} s")
+    run = Run(time.monotonic() + _START_SECONDS, time.time() + _START_SECONDS)
+    for pipe in pipes:
+        pipe.send(run.start)
     return run
 
 
@@ -92,12 +104,16 @@ def _gather(left: list[Connection], run: Run, on_progress: Progress) -> None:
 
 
 def _take(pipe: Connection, left: list[Connection], run: Run) -> None:
-    try:
-        said = pipe.recv()
-    except (EOFError, ConnectionResetError):
-        raise LoadError("a process of the generator ended before its time; see its message above") from None
+    said = _said(pipe)
     if isinstance(said, WorkerEnd):
         run.cpu_shares.append(said.cpu_share)
         left.remove(pipe)
     else:
         run.samples += said
+
+
+def _said(pipe: Connection) -> Any:
+    try:
+        return pipe.recv()
+    except (EOFError, ConnectionResetError):
+        raise LoadError("a process of the generator ended before its time; see its message above") from None

@@ -1,6 +1,7 @@
 """The OpenAI surface over HTTP/1.1, as lean as asyncio allows: a protocol for each connection, parsed by httptools."""
 
 import asyncio
+import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -55,7 +56,7 @@ class HttpTarget:
                 connection = await self._connect()
             await connection.exchange(self._head, self._body(asked), _Reply(sample, clock))
         except OSError as error:
-            sample.fail(Outcome.ERROR, f"no connection: {error.strerror or error}")
+            sample.fail(Outcome.ERROR, f"no connection: {_why(error)}")
         finally:
             sample.ended = clock()
             if connection is not None and connection.is_reusable:
@@ -220,6 +221,10 @@ def _head(settings: HttpSettings) -> bytes:
 
 def _tls(settings: HttpSettings) -> ssl.SSLContext | None:
     return ssl.create_default_context(cafile=settings.ca_file) if settings.endpoint.is_tls else None
+
+
+def _why(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno and not isinstance(error, ssl.SSLError) else str(error)
 
 
 def _message(body: bytes) -> str:

@@ -15,8 +15,8 @@ NAMES = {
     Latency.TTFT: "first token",
     Latency.E2E: "whole answer",
     Latency.TTFB: "first byte",
-    Latency.GAP: "longest gap between messages",
-    Latency.TPOT: "time for each further token",
+    Latency.GAP: "longest gap",
+    Latency.TPOT: "per further token",
 }
 
 

@@ -1,6 +1,7 @@
 """What queueing theory says of one server with equal service times and Poisson arrivals (M/D/1)."""
 
 import math
+from collections.abc import Iterable, Iterator
 
 
 def mean_wait(service_seconds: float, load: float) -> float:
@@ -30,3 +31,11 @@ def time_in_system_percentile(percent: float, service_seconds: float, load: floa
         else:
             high = middle
     return service_seconds + high
+
+
+def times_in_system(arrivals: Iterable[float], service_seconds: float) -> Iterator[float]:
+    """Of each of these very arrivals, by Lindley's recursion: what theory says without any luck in it."""
+    free_at = 0.0
+    for at in arrivals:
+        free_at = max(at, free_at) + service_seconds
+        yield free_at - at

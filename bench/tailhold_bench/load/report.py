@@ -54,7 +54,9 @@ class Percentile(_Data):
     """One percentile of a latency."""
 
     percent: float
+    """50 is the median."""
     milliseconds: Milliseconds
+    """null where so many requests had no answer that this percentile is one of them."""
     low: Milliseconds
     """Lower end of the 95 % interval."""
     high: Milliseconds
@@ -80,12 +82,17 @@ class StageReport(_Data):
     """A stage of answered requests, as the server measured it; `unaccounted` is what is in none."""
 
     name: str
+    """As the server calls it."""
     count: int
+    """Answers with stages."""
     mean: float
     """Milliseconds."""
     p50: float
+    """Milliseconds."""
     p95: float
+    """Milliseconds."""
     p99: float
+    """Milliseconds."""
     mean_of_slowest: float
     """Milliseconds, in the slowest twentieth of answers: what the tail is made of."""
 
@@ -95,47 +102,60 @@ class Fault(_Data):
 
     outcome: Outcome
     detail: str
+    """What the server or the connection said."""
     count: int
+    """How many."""
 
 
 class GeneratorReport(_Data):
     """Whether the generator itself kept up."""
 
-    lag_p50: float
-    """Milliseconds between when a request was due and when it was handed to the socket."""
-    lag_p99: float
-    lag_max: float
+    lag_p50: Milliseconds
+    """Milliseconds between when a request was due and when it was handed to the socket; null where none was."""
+    lag_p99: Milliseconds
+    """The same."""
+    lag_max: Milliseconds
+    """The same."""
     lag_bound: float
-    """The p99 must not exceed it."""
+    """Milliseconds that the p99 must not exceed."""
     cpu_shares: list[float]
     """Of each process while it sent, of one core."""
     cpu_bound: float
+    """None of them may exceed it."""
     valid: bool
+    """Whether the figures are about the server."""
     verdict: str
+    """The same in words."""
 
 
 class ObjectiveReport(_Data):
     """An objective and what came of it."""
 
     objective: str
+    """As it was written."""
     verdict: Verdict
     good: int
+    """Requests within the limit."""
     total: int
+    """All requests, those without an answer among them."""
     share_low: float
     """Ends of the 95 % interval of the true share of good requests."""
     share_high: float
     shown: bool
     """Whether the whole interval lies on the verdict's side."""
     text: str
+    """The same in words."""
 
 
 class Rates(_Data):
     """Over the time in which requests were due, after warm-up."""
 
     seconds: float
+    """From the first that was due to the last."""
     due: float
     """Requests a second."""
     answered: float
+    """The same of those that were answered."""
     output_tokens: float | None
     """Tokens a second, where the server counts them."""
 
@@ -144,7 +164,9 @@ class InFlight(_Data):
     """Requests under way, and what Little's law makes of them."""
 
     mean: float
+    """Over the time from the first request to the last answer."""
     peak: int
+    """At once."""
     little_mean_seconds: float | None
     """Mean in flight by the rate: the mean time that a request stays, counted without looking at any latency."""
     little_peak_seconds: float | None
@@ -191,10 +213,11 @@ class LoadReport(_Data):
     machine: Machine
     """Where the generator ran."""
     distinct_questions: int
+    """How many different ones were due."""
     interrupted: bool
     """Whether Ctrl-C ended it."""
     outcomes: dict[Outcome, int]
-    """After warm-up."""
+    """How many requests after warm-up ended in each way."""
     warmup_requests: int
     """Requests before these, in no figure."""
     rates: Rates

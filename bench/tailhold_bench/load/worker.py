@@ -15,6 +15,7 @@ from tailhold_bench.load.schedule import Due
 from tailhold_bench.load.target import TargetSettings
 from tailhold_bench.load.waiting import punctual_loop
 
+READY = "ready"
 _FLUSH_SECONDS = 0.2
 
 
@@ -25,8 +26,6 @@ class Assignment:
     due: Sequence[Due]
     target: TargetSettings
     limits: Limits
-    start: float
-    """Of CLOCK_MONOTONIC, which the processes of a machine share."""
 
 
 @dataclass(frozen=True)
@@ -38,16 +37,25 @@ class WorkerEnd:
 
 
 def work(assignment: Assignment, pipe: Connection) -> None:
-    """The process's main function: sends lists of samples and at last a WorkerEnd; any word from outside stops it."""
+    """The process's main function: says `READY`, is told when to start, sends samples and at last a WorkerEnd.
+
+    Any later word from outside stops it, and so does the end of the pipe. The start is a time of CLOCK_MONOTONIC, which
+    the processes of a machine share.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with asyncio.Runner(loop_factory=punctual_loop) as runner:
-        runner.run(_Worker(assignment, pipe).run())
+    gc.freeze()
+    gc.set_threshold(50_000)  # a pause of the collector is a lag
+    with suppress(EOFError, OSError), asyncio.Runner(loop_factory=punctual_loop) as runner:
+        pipe.send(READY)
+        start: float = pipe.recv()
+        runner.run(_Worker(assignment, pipe, start).run())
 
 
 class _Worker:
-    def __init__(self, assignment: Assignment, pipe: Connection) -> None:
+    def __init__(self, assignment: Assignment, pipe: Connection, start: float) -> None:
         self._assignment = assignment
         self._pipe = pipe
+        self._start = start
         self._batch: list[Sample] = []
         self._share = 0.0
 
@@ -55,9 +63,7 @@ class _Worker:
         loop = asyncio.get_running_loop()
         given = self._assignment
         target = given.target.open()
-        generator = Generator(target, given.limits, given.start, self._batch.append)
-        gc.freeze()
-        gc.set_threshold(50_000)  # a pause of the collector is a lag
+        generator = Generator(target, given.limits, self._start, self._batch.append)
         sending = loop.create_task(self._send(generator))
         flushing = loop.create_task(self._flush())
         loop.add_reader(self._pipe.fileno(), sending.cancel)
@@ -73,7 +79,7 @@ class _Worker:
         self._pipe.send(WorkerEnd(self._share))
 
     async def _send(self, generator: Generator) -> None:
-        await asyncio.sleep(max(0.0, self._assignment.start - time.monotonic()))
+        await asyncio.sleep(max(0.0, self._start - time.monotonic()))
         began, used = time.monotonic(), time.process_time()
         try:
             await generator.send(self._assignment.due)
