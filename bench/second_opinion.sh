@@ -6,11 +6,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=0.13.0
-folder=${TAILHOLD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tailhold}/second-opinion/aiperf-$version
+cache=${TAILHOLD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tailhold}
+folder=$cache/second-opinion/aiperf-$version
 uv=.venv/bin/uv
 if [ ! -x "$folder/bin/aiperf" ]; then
   "$uv" venv -q -p .venv/bin/python "$folder"
   "$uv" pip install -q -p "$folder/bin/python" "aiperf==$version"
 fi
 export PYTHONPATH=crds:server:cli:bench${PYTHONPATH:+:$PYTHONPATH}
-exec .venv/bin/python -m tailhold_bench.second_opinion --aiperf "$folder/bin/aiperf" "$@"
+exec .venv/bin/python -m tailhold_bench.second_opinion --aiperf "$folder/bin/aiperf" \
+  --tokenizer "$cache/claims/models/smollm2-135m-instruct" "$@"

@@ -1,7 +1,7 @@
 """The load generator against queueing theory, over real sockets: `python -m tailhold_bench.load_truth --help`.
 
-The server is one queue with equal service times (M/D/1), so the percentiles of all such queues are known, and of a run's
-very arrivals each time. What differs from the latter is the sockets, the lag of both, and what else the machine does.
+The server is one queue with equal service times (M/D/1), so the percentiles of all such queues are known, and for a
+run's very arrivals each time. What differs from these is the sockets, the lag of both, and what else the machine does.
 """
 
 import argparse

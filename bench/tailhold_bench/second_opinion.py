@@ -1,6 +1,7 @@
 """The load generator beside aiperf, on one server with one schedule: run it by `bench/second_opinion.sh --help`.
 
-They take turns, `--turns` times, since the machine changes under both. aiperf counts latency from when it sent a
+They take turns, `--turns` times, since the machine changes under both, after one run of ours that is not counted: from
+then on the server's caches hold what both ask for. aiperf counts latency from when it sent a
 request, the load generator from when the request was due, and both are given here for the latter: what differs is
 their lag.
 """
@@ -33,7 +34,9 @@ def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--aiperf", type=Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--tokenizer", required=True, help="folder of the model's tokenizer; aiperf wants one")
     parser.add_argument("--url", default="http://127.0.0.1:8000/v1")
+    parser.add_argument("--model", help="without it the first that the server names")
     parser.add_argument("--rate", type=float, default=0.5)
     parser.add_argument("--duration", default="120s")
     parser.add_argument("--max-tokens", default="8")
@@ -41,14 +44,21 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     options = Options(
-        url=args.url, rate=args.rate, duration=args.duration, max_tokens=args.max_tokens, seed=args.seed, timeout="10m"
+        url=args.url,
+        rate=args.rate,
+        duration=args.duration,
+        max_tokens=args.max_tokens,
+        seed=args.seed,
+        timeout="10m",
+        model=args.model or _first_model(args.url),
     )
+    _ours(options)
     ours: list[Measured] = []
     theirs: list[Measured] = []
     for turn in range(args.turns):
         first, second = (ours, theirs) if turn % 2 == 0 else (theirs, ours)
         for runs in (first, second):
-            runs.append(_ours(options) if runs is ours else _theirs(args.aiperf, options))
+            runs.append(_ours(options) if runs is ours else _theirs(args.aiperf, args.tokenizer, options))
     for line in table(_joined(ours), _joined(theirs)):
         print(line)
     return 0
@@ -64,11 +74,11 @@ def _of_samples(samples: Sequence[Sample]) -> Measured:
     return {name: latencies(samples, kind) for name, (_, kind) in _NAMES.items()}
 
 
-def _theirs(aiperf: Path, options: Options) -> Measured:
+def _theirs(aiperf: Path, tokenizer: str, options: Options) -> Measured:
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace.jsonl"
         trace.write_text("".join(json.dumps(line) + "\n" for line in mooncake(options.schedule().due)))
-        _run(aiperf, trace, Path(folder) / "out", options.url.removesuffix("/v1"))
+        _run(aiperf, trace, Path(folder) / "out", tokenizer, options)
         return _of_records((Path(folder) / "out" / "profile_export.jsonl").read_text())
 
 
@@ -79,11 +89,14 @@ def mooncake(due: Sequence[Due]) -> Iterator[dict[str, Any]]:
         yield {"timestamp": round(1000 * each.at, 3), "text_input": question, "output_length": tokens}
 
 
-def _run(aiperf: Path, trace: Path, out: Path, url: str) -> None:
-    model = httpx.get(f"{url}/v1/models", trust_env=False).json()["data"][0]["id"]
+def _first_model(url: str) -> str:
+    return str(httpx.get(f"{url}/models", trust_env=False).json()["data"][0]["id"])
+
+
+def _run(aiperf: Path, trace: Path, out: Path, tokenizer: str, options: Options) -> None:
     told = {
-        "--model": model, "--url": url, "--endpoint-type": "chat", "--input-file": str(trace),
-        "--custom-dataset-type": "mooncake-trace", "--output-artifact-dir": str(out), "--tokenizer": "builtin",
+        "--model": str(options.model), "--url": options.url.removesuffix("/v1"), "--endpoint-type": "chat", "--input-file": str(trace),
+        "--custom-dataset-type": "mooncake-trace", "--output-artifact-dir": str(out), "--tokenizer": tokenizer,
         "--extra-inputs": "temperature:0", "--ui": "none", "--log-level": "warning", "--workers-max": "1",
     }  # fmt: skip
     flags = ["--streaming", "--fixed-schedule", "--no-server-metrics", "--no-gpu-telemetry", "--use-server-token-count"]
