@@ -95,10 +95,18 @@ def _first_model(url: str) -> str:
 
 def _run(aiperf: Path, trace: Path, out: Path, tokenizer: str, options: Options) -> None:
     told = {
-        "--model": str(options.model), "--url": options.url.removesuffix("/v1"), "--endpoint-type": "chat", "--input-file": str(trace),
-        "--custom-dataset-type": "mooncake-trace", "--output-artifact-dir": str(out), "--tokenizer": tokenizer,
-        "--extra-inputs": "temperature:0", "--ui": "none", "--log-level": "warning", "--workers-max": "1",
-    }  # fmt: skip
+        "--model": str(options.model),
+        "--url": options.url.removesuffix("/v1"),
+        "--endpoint-type": "chat",
+        "--input-file": str(trace),
+        "--custom-dataset-type": "mooncake-trace",
+        "--output-artifact-dir": str(out),
+        "--tokenizer": tokenizer,
+        "--extra-inputs": "temperature:0",
+        "--ui": "none",
+        "--log-level": "warning",
+        "--workers-max": "1",
+    }
     flags = ["--streaming", "--fixed-schedule", "--no-server-metrics", "--no-gpu-telemetry", "--use-server-token-count"]
     words = [word for pair in told.items() for word in pair]
     done = subprocess.run([str(aiperf), "profile", *words, *flags], capture_output=True, text=True, timeout=3600)

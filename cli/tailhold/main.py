@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from tailhold import __version__
+from tailhold.load import load
 
 app = typer.Typer(
     help="A RAG service on Kubernetes: one RagPipeline becomes pods that answer from your documents.",
@@ -18,6 +19,7 @@ app = typer.Typer(
 )
 index_app = typer.Typer(help="Build and verify index snapshots.", no_args_is_help=True)
 app.add_typer(index_app, name="index")
+app.command()(load)
 
 
 class Output(StrEnum):
@@ -132,13 +134,15 @@ def serve(
     ] = None,
     port: Annotated[int, typer.Option(help="Port for clients.")] = 8000,
     internal_port: Annotated[int, typer.Option(help="Port for probes and metrics.")] = 8001,
+    grpc_port: Annotated[int, typer.Option(help="Port for clients of gRPC.")] = 9000,
 ) -> None:
     """Serve a RagPipeline here, without a cluster: the same program that the pods run."""
     from tailhold.serve import serve as run
 
     everywhere = "0.0.0.0"  # noqa: S104  a pod is reached from outside
     address = host or ("127.0.0.1" if manifest else everywhere)
-    sys.exit(run(manifest, pod=pod, content=content, host=address, port=port, internal_port=internal_port))
+    ports = {"port": port, "internal_port": internal_port, "grpc_port": grpc_port}
+    sys.exit(run(manifest, pod=pod, content=content, host=address, **ports))
 
 
 @app.command()
@@ -232,118 +236,6 @@ def ask(
     from tailhold.asking import print_answer
 
     print_answer(Console(), url, question, max_tokens)
-
-
-@app.command()
-def load(
-    url: Annotated[str, typer.Option(help="Where the pipeline is served, ending in /v1.")] = "http://127.0.0.1:8000/v1",
-    rate: Annotated[
-        float, typer.Option(min=0.001, help="Requests a second; with a shape its first or mean rate.")
-    ] = 1.0,
-    duration: Annotated[str, typer.Option(help="How long requests are due: 30s, 5m. Answers may come later.")] = "30s",
-    requests: Annotated[int | None, typer.Option(min=1, help="End after so many, if that is earlier.")] = None,
-    arrivals: Annotated[str, typer.Option(help="poisson (independent clients) or constant (even gaps).")] = "poisson",
-    shape: Annotated[
-        str,
-        typer.Option(
-            help="The rate over time: steady; ramp:to=50; steps:10,20,40; bursts:factor=5,burst=2s,quiet=18s,tail=1.5."
-        ),
-    ] = "steady",
-    trace: Annotated[
-        Path | None,
-        typer.Option(help="Replay a trace instead: JSONL or CSV, our own, Mooncake's or Azure's; see the how-to."),
-    ] = None,
-    trace_speed: Annotated[float, typer.Option(min=0.001, help="Replay it so many times as fast.")] = 1.0,
-    questions: Annotated[
-        Path | None, typer.Option(help="Ask these: .txt (one a line), .yaml, or .jsonl with `question`.")
-    ] = None,
-    corpus: Annotated[
-        Path | None, typer.Option(help="Make questions of the words of this folder's documents; without it, of a few.")
-    ] = None,
-    question_words: Annotated[
-        str, typer.Option(help="Length of made questions: 12, 5-20, or lognormal:median=12,sigma=0.6,most=200.")
-    ] = "12",
-    max_tokens: Annotated[str, typer.Option(help="Longest answer, in the same forms.")] = "16",
-    repeat_share: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of questions that were asked before, out of a hot set of 20.")
-    ] = 0.0,
-    warmup: Annotated[str | None, typer.Option(help="Requests due in this first time count in no figure.")] = None,
-    seed: Annotated[int, typer.Option(help="The same seed sends the same load.")] = 1,
-    objective: Annotated[
-        list[str] | None,
-        typer.Option(help="ttft=100ms@95: 95 % of requests within 100 ms. Also e2e, ttfb, gap, tpot. May be repeated."),
-    ] = None,
-    find_capacity: Annotated[
-        bool, typer.Option("--find-capacity", help="Search the highest rate that holds the objectives, from --rate up.")
-    ] = False,
-    max_rate: Annotated[float, typer.Option(min=0.001, help="With --find-capacity: try no higher rate.")] = 1000.0,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder for load.json, load.html and load.png.")
-    ] = None,
-    compare: Annotated[Path | None, typer.Option(help="A load.json of another run to compare with.")] = None,
-    model: Annotated[str | None, typer.Option(help="Name of the model, for servers that ask for one.")] = None,
-    temperature: Annotated[float, typer.Option(min=0, max=2)] = 0.0,
-    usage: Annotated[bool, typer.Option(help="Ask the server for token counts.")] = True,
-    api_key: Annotated[
-        str | None, typer.Option(envvar="TAILHOLD_API_KEY", help="Sent as a bearer token; kept out of reports.")
-    ] = None,
-    ca_file: Annotated[Path | None, typer.Option(help="Certificates to trust, PEM.")] = None,
-    timeout: Annotated[str, typer.Option(help="Give a request up so long after it was due.")] = "60s",
-    max_in_flight: Annotated[
-        int, typer.Option(min=1, help="In each process; what is due beyond it is not sent and counts as failed.")
-    ] = 4096,
-    processes: Annotated[int, typer.Option(min=1, max=64, help="Processes that send.")] = 1,
-    max_lag: Annotated[
-        str | None, typer.Option(help="Bound of the generator's own lag at p99; without it 1 % of the median, >= 1ms.")
-    ] = None,
-    accept_slow_generator: Annotated[
-        bool, typer.Option("--accept-slow-generator", help="Exit 0 although the generator did not keep up.")
-    ] = False,
-    this_target_is_mine: Annotated[
-        bool, typer.Option("--this-target-is-mine", help="Load a server outside this machine and private networks.")
-    ] = False,
-) -> None:
-    """Load a served pipeline and say how long its answers take: open loop, latency from when a request was due.
-
-    Requests leave on schedule, however slow the answers are, as those of people do. A server that stalls for a second
-    has so delayed every request that was due in that second, and the figures show it. Whoever has no answer counts as
-    slower than any. What the generator itself was late by is reported; too much makes the run invalid.
-
-    
-    Two requests a second for a minute, with a report to look at:
-      tailhold load --rate 2 --duration 1m -o report
-    Bursts with a long tail, a third of the questions asked before:
-      tailhold load --rate 5 --shape bursts:factor=8 --repeat-share 0.3
-    Does it hold a promise? Exit code 4 if not:
-      tailhold load --rate 2 --objective ttft=500ms@95 --objective e2e=2s@99
-    Before and after a change:
-      tailhold load --rate 2 -o before; ...; tailhold load --rate 2 -o after --compare before/load.json
-    How much can it take?
-      tailhold load --find-capacity --rate 0.5 --duration 20s --objective ttft=1s@95
-
-    Exit codes: 0 all well; 1 a mistake in what was asked; 3 the generator was too slow; 4 an objective was not met or
-    not decided; 5 nothing was answered; 130 stopped by Ctrl-C, with the report of what was measured until then.
-    """
-    from tailhold_bench.load.arrivals import Spacing
-    from tailhold_bench.load.capacity import Search
-    from tailhold_bench.load.command import Files
-    from tailhold_bench.load.command import find_capacity as find
-    from tailhold_bench.load.command import load as run
-    from tailhold_bench.load.options import Options
-
-    if arrivals not in set(Spacing):
-        raise typer.BadParameter(f"{arrivals!r}: poisson or constant", param_hint="--arrivals")
-    options = Options(
-        url=url, rate=rate, shape=shape, arrivals=Spacing(arrivals), duration=duration, requests=requests,
-        warmup=warmup, trace=trace, trace_speed=trace_speed, questions=questions, corpus=corpus,
-        question_words=question_words, max_tokens=max_tokens, repeat_share=repeat_share, seed=seed, model=model,
-        temperature=temperature, usage=usage, api_key=api_key, ca_file=ca_file, timeout=timeout,
-        max_in_flight=max_in_flight, processes=processes, max_lag=max_lag, this_target_is_mine=this_target_is_mine,
-        objectives=tuple(objective or ()),
-    )  # fmt: skip
-    if find_capacity:
-        sys.exit(find(Console(), options, Search(rate, max_rate), accept_slow=accept_slow_generator))
-    sys.exit(run(Console(), options, Files(output, compare), accept_slow=accept_slow_generator))
 
 
 @app.command()
