@@ -1,11 +1,18 @@
 """The lean client over real sockets: every way in which an answer can go wrong."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
 
 import orjson
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -174,3 +181,33 @@ def test_a_wrong_url_is_said_before_anything_is_sent(url: str, said: str) -> Non
     with pytest.raises(LoadError, match="--url") as caught:
         endpoint(url, is_own=False)
     assert said in str(caught.value)
+
+
+def own_certificate(folder: Path) -> Path:
+    """Of 127.0.0.1, signed by itself, with its key in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "stand-in")])
+    began = datetime(2020, 1, 1, tzinfo=UTC)
+    address = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, began, began + timedelta(days=36500))
+    certificate = builder.add_extension(address, False).sign(key, hashes.SHA256())
+    plain = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    path = folder / "own.pem"
+    path.write_bytes(
+        certificate.public_bytes(serialization.Encoding.PEM) + key.private_bytes(serialization.Encoding.PEM, *plain)
+    )
+    return path
+
+
+async def test_a_certificate_is_trusted_only_when_it_is_named(tmp_path: Path) -> None:
+    path = own_certificate(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(path)
+    server = StandIn(Behaviour(tokens=2))
+    url = await server.start(tls=context)
+    (trusted,) = await asked(url, ca_file=str(path))
+    (unknown,) = await asked(url)
+    server.stop()
+    assert trusted.outcome is Outcome.OK
+    assert unknown.outcome is Outcome.ERROR
+    assert "certificate verify failed" in unknown.detail

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from typing import Any
 
 from tailhold_bench.load.errors import LoadError
 from tailhold_bench.load.generator import Limits
-from tailhold_bench.load.samples import Sample
+from tailhold_bench.load.samples import Outcome, Sample
 from tailhold_bench.load.schedule import Schedule
 from tailhold_bench.load.target import TargetSettings
 from tailhold_bench.load.worker import READY, Assignment, WorkerEnd, work
@@ -32,6 +33,7 @@ class Run:
     began: float
     """Seconds since the epoch."""
     samples: list[Sample] = field(default_factory=list)
+    counts: Counter[Outcome] = field(default_factory=Counter)
     cpu_shares: list[float] = field(default_factory=list)
     """Of each process, in cores."""
     interrupted: bool = False
@@ -110,6 +112,7 @@ def _take(pipe: Connection, left: list[Connection], run: Run) -> None:
         left.remove(pipe)
     else:
         run.samples += said
+        run.counts.update(sample.outcome for sample in said)
 
 
 def _said(pipe: Connection) -> Any:

@@ -1,18 +1,22 @@
 """What is seen while a load runs."""
 
+import math
 import time
+from bisect import bisect_right
 from collections.abc import Sequence
 
+import numpy as np
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 from tailhold_bench.load.conducting import Run
 from tailhold_bench.load.percentiles import Latency, latencies, percentile
-from tailhold_bench.load.samples import Outcome
+from tailhold_bench.load.samples import Outcome, Sample
 from tailhold_bench.load.schedule import Schedule
 
 _LINE_SECONDS = 10.0
+_NEWEST = 5000
 
 
 class Progress:
@@ -47,48 +51,35 @@ class Progress:
 
 
 def rows(run: Run, due: Sequence[float]) -> list[tuple[str, str]]:
-    """Name and value of each figure so far."""
-    samples, seconds = list(run.samples), run.seconds
-    sent = sum(at <= seconds for at in due)
-    counts = {outcome: sum(s.outcome is outcome for s in samples) for outcome in Outcome}
-    failed = len(samples) - counts[Outcome.OK] - counts[Outcome.SHED]
-    lags = latencies_of_lag(run)
+    """Name and value of each figure so far; percentiles are of the newest requests, so that they cost little."""
+    newest = run.samples[-_NEWEST:]
+    sent, ended, counts = bisect_right(due, run.seconds), len(run.samples), run.counts
+    lags = np.array([s.lag for s in newest if s.lag is not None], np.float64)
     return [
-        ("time", f"{seconds:.0f} s"),
+        ("time", f"{run.seconds:.0f} s"),
         ("due", f"{sent}/{len(due)}"),
-        ("in flight", str(max(0, sent - len(samples)))),
+        ("in flight", str(max(0, sent - ended))),
         ("ok", str(counts[Outcome.OK])),
         ("shed", str(counts[Outcome.SHED])),
-        ("failed", str(failed)),
-        *((f"{kind} p50/p95/p99", _three(run, kind)) for kind in (Latency.TTFT, Latency.E2E)),
-        ("lag p99", f"{lags:.2f} ms"),
+        ("failed", str(ended - counts[Outcome.OK] - counts[Outcome.SHED])),
+        *((f"{kind} p50/p95/p99", _three(newest, kind)) for kind in (Latency.TTFT, Latency.E2E)),
+        ("lag p99", f"{shown(1000 * percentile(lags, 99))} ms"),
     ]
 
 
-def latencies_of_lag(run: Run) -> float:
-    """Milliseconds, of the newest thousand."""
-    lags = sorted(s.lag for s in run.samples[-1000:] if s.lag is not None)
-    return 1000 * lags[max(0, int(0.99 * len(lags)) - 1)] if lags else 0.0
-
-
-def _three(run: Run, kind: Latency) -> str:
-    values = latencies(run.samples, kind)
+def _three(samples: Sequence[Sample], kind: Latency) -> str:
+    values = latencies(samples, kind)
     return " / ".join(shown(1000 * percentile(values, percent)) for percent in (50, 95, 99)) + " ms"
 
 
 def shown(milliseconds: float) -> str:
     """A time in as many digits as it deserves; a dash for none, `none` where no answer came."""
-    if milliseconds != milliseconds:
+    if math.isnan(milliseconds):
         return "-"
-    if milliseconds == float("inf"):
+    if math.isinf(milliseconds):
         return "none"
-    return (
-        f"{milliseconds:.2f}"
-        if milliseconds < 10
-        else f"{milliseconds:.1f}"
-        if milliseconds < 100
-        else f"{milliseconds:.0f}"
-    )
+    digits = 2 if milliseconds < 10 else 1 if milliseconds < 100 else 0
+    return f"{milliseconds:.{digits}f}"
 
 
 def _table(found: Sequence[tuple[str, str]]) -> Table:

@@ -81,33 +81,40 @@ def _rank(count: int, percent: float) -> int:
 
 def interval(values: Values, percent: float, seed: int = 0) -> Interval:
     """Of a percentile, by a moving-block bootstrap: neighbours in a queue are alike, so blocks are drawn."""
-    return _spread(_resampled(values, percent, np.random.default_rng(seed)))
+    return intervals(values, (percent,), seed)[0]
+
+
+def intervals(values: Values, percents: Sequence[float], seed: int = 0) -> list[Interval]:
+    """Of several, from the same draws."""
+    drawn = _resampled(values, percents, np.random.default_rng(seed))
+    return [_spread(drawn[:, place]) for place in range(len(percents))]
 
 
 def ratio(ours: Values, theirs: Values, percent: float, seed: int = 0) -> tuple[float, Interval]:
     """Of two runs' percentiles, with the interval of a bootstrap of both; nan where either has none."""
     random = np.random.default_rng(seed)
-    drawn, others = _resampled(ours, percent, random), _resampled(theirs, percent, random)
+    drawn, others = (_resampled(values, (percent,), random)[:, 0] for values in (ours, theirs))
     count = min(len(drawn), len(others))
     with np.errstate(invalid="ignore", divide="ignore"):
         found = percentile(ours, percent) / np.float64(percentile(theirs, percent))
         return float(found), _spread(drawn[:count] / others[:count])
 
 
-def _resampled(values: Values, percent: float, random: np.random.Generator) -> Values:
+def _resampled(values: Values, percents: Sequence[float], random: np.random.Generator) -> Values:
+    """A row for each draw, a column for each percentile."""
     count = len(values)
     if count == 0:
-        return values
+        return np.empty((0, len(percents)))
     length = block_length(count)
     blocks = math.ceil(count / length)
-    rank = _rank(count, percent)
-    found = np.empty(max(200, min(1000, _RESAMPLED_VALUES // count)))
+    ranks = [_rank(count, percent) for percent in percents]
+    found = np.empty((max(200, min(1000, _RESAMPLED_VALUES // count)), len(percents)))
     offsets = np.arange(length)
     for place in range(len(found)):
         starts = random.integers(0, count - length + 1, blocks)
         drawn = values[(starts[:, None] + offsets).ravel()[:count]]
-        drawn.partition(rank)
-        found[place] = drawn[rank]
+        drawn.partition(ranks)
+        found[place] = drawn[ranks]
     return found
 
 

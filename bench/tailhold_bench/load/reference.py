@@ -26,7 +26,7 @@ def page() -> str:
 def _rows(node: dict[str, Any], schema: dict[str, Any], path: str) -> Iterator[tuple[str, str, str]]:
     for name, field in node.get("properties", {}).items():
         where, item = f"{path}{name}", field.get("items", {})
-        yield where, _kind(field, schema), " ".join(str(_described(field, schema)).split())
+        yield where, _kind(field, schema), " ".join(_described(field, schema).split())
         yield from _rows(_resolved(field, schema), schema, f"{where}.")
         yield from _rows(_resolved(item, schema), schema, f"{where}[].")
 
@@ -39,7 +39,7 @@ def _resolved(field: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
 
 def _described(field: dict[str, Any], schema: dict[str, Any]) -> str:
     own = field.get("description") or _resolved(field, schema).get("description", "")
-    return own or _resolved(field.get("items", {}), schema).get("description", "")
+    return str(own or _resolved(field.get("items", {}), schema).get("description", ""))
 
 
 def _kind(field: dict[str, Any], schema: dict[str, Any]) -> str:

@@ -17,7 +17,7 @@ from tailhold_bench.load.percentiles import (
     Latency,
     Values,
     curve,
-    interval,
+    intervals,
     latencies,
     mean_in_flight,
     peak_in_flight,
@@ -292,15 +292,22 @@ def _latency(values: Values, kind: Latency) -> LatencyReport:
         count=len(values),
         answered=len(finite),
         mean_of_answered=1000 * float(finite.mean()) if len(finite) else None,
-        percentiles=[_percentile(values, percent) for percent in PERCENTS if len(values)],
+        percentiles=_percentiles(values),
         curve=[(percent, 1000 * value) for percent, value in curve(values)],
     )
 
 
-def _percentile(values: Values, percent: float) -> Percentile:
-    around = interval(values, percent)
-    value = percentile(values, percent)
-    return Percentile(percent=percent, milliseconds=1000 * value, low=1000 * around.low, high=1000 * around.high)
+def _percentiles(values: Values) -> list[Percentile]:
+    around = intervals(values, PERCENTS) if len(values) else []
+    return [
+        Percentile(
+            percent=percent,
+            milliseconds=1000 * percentile(values, percent),
+            low=1000 * each.low,
+            high=1000 * each.high,
+        )
+        for percent, each in zip(PERCENTS, around, strict=False)
+    ]
 
 
 def stage_table(samples: Iterable[Sample]) -> tuple[Values, dict[str, Values]]:

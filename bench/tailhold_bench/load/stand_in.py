@@ -5,6 +5,7 @@ One queue, one server, the same service time for each: with Poisson arrivals an 
 
 import argparse
 import asyncio
+import ssl
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -52,11 +53,11 @@ class StandIn:
         self._server: asyncio.Server | None = None
         self.transports: set[asyncio.Transport] = set()
 
-    async def start(self, port: int = 0) -> str:
+    async def start(self, port: int = 0, tls: ssl.SSLContext | None = None) -> str:
         """Listen on loopback."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", port, backlog=4096)
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/v1"
+        self._server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", port, backlog=4096, ssl=tls)
+        return f"http{'s' * bool(tls)}://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/v1"
 
     def stop(self) -> None:
         """Close all, in mid-answer."""
