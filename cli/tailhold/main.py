@@ -132,13 +132,17 @@ def serve(
     ] = None,
     port: Annotated[int, typer.Option(help="Port for clients.")] = 8000,
     internal_port: Annotated[int, typer.Option(help="Port for probes and metrics.")] = 8001,
+    otlp: Annotated[
+        str | None, typer.Option(help="Send traces to this collector, as http://127.0.0.1:4318 (OTLP over HTTP).")
+    ] = None,
 ) -> None:
     """Serve a RagPipeline here, without a cluster: the same program that the pods run."""
     from tailhold.serve import serve as run
 
     everywhere = "0.0.0.0"  # noqa: S104  a pod is reached from outside
     address = host or ("127.0.0.1" if manifest else everywhere)
-    sys.exit(run(manifest, pod=pod, content=content, host=address, port=port, internal_port=internal_port))
+    parts = {"pod": pod, "content": content}
+    sys.exit(run(manifest, **parts, host=address, port=port, internal_port=internal_port, otlp=otlp))
 
 
 @app.command()
