@@ -231,11 +231,12 @@ def ask(
     question: Annotated[str, typer.Argument(help="What you want to know.")],
     url: Annotated[str, typer.Option(help="Where the pipeline is served, ending in /v1.")] = "http://127.0.0.1:8000/v1",
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer.")] = None,
+    trace: Annotated[bool, typer.Option("--trace", help="Show where the time went, stage by stage.")] = False,
 ) -> None:
     """Ask a served pipeline; the answer streams, sources and the time of each stage follow."""
     from tailhold.asking import print_answer
 
-    print_answer(Console(), url, question, max_tokens)
+    print_answer(Console(), url, question, max_tokens, trace=trace)
 
 
 @app.command()

@@ -60,7 +60,7 @@ BUILDS = (
 )
 """What a cluster is made of."""
 JAEGER = Build("jaeger", "github.com/jaegertracing/jaeger", (("jaeger", "github.com/jaegertracing/jaeger/cmd/jaeger"),))
-"""Keeps traces and shows them. No part of a cluster: built where it is asked for."""
+"""Keeps traces. No part of a cluster: built where it is asked for, in five minutes on two cores."""
 
 
 def required_version(go_mod: str, module: str) -> str:

@@ -156,7 +156,9 @@ class _Exporter:
         """Whether the collector took them. A collector that is away is logged once, and once when it is back."""
         headers = read_headers(self._folder)
         if headers != self._headers:
-            self._headers, self._made = headers, self._make()
+            self._headers = headers
+            self._made.shutdown()
+            self._made = self._make()
         reached = self._made.export(spans) is SpanExportResult.SUCCESS
         if reached != self._reached:
             self._reached = reached
