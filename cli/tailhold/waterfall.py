@@ -31,5 +31,5 @@ def _bar(at: float, spent: float, total: float, width: int) -> str:
     if not spent or not total:
         return ""
     start = min(round(width * at / total), width - 1)
-    end = max(round(width * (at + spent) / total), start + 1)
+    end = min(max(round(width * (at + spent) / total), start + 1), width)
     return " " * start + "█" * (end - start)

@@ -27,7 +27,7 @@ class Otlp(Model):
     starts all the same."""
     sample_percent: int = restart(100, ge=0, le=100)
     """Share of the answers that are traced, of those whose client sends no `traceparent`; with one, the client's choice
-    holds. Each traced answer costs about a dozen spans, 5 kB. Lower it where the collector is paid by volume."""
+    holds. Each traced answer is about a dozen spans, 2 kB. Lower it where the collector is paid by volume."""
     timeout_milliseconds: int = restart(10000, ge=100, le=60000)
     """How long one export may take, its retries within it. A longer one loses less while a collector restarts."""
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from program_process import Starter, free_port
 from rag_server import body, pod_part, running
-from traces import outline, spans
+from traces import ORDER, outline, spans
 from waiting import until
 
 from tailhold_api.observability import Observability, Otlp
@@ -290,19 +290,7 @@ def test_jaeger_has_the_trace_of_an_answer(start_stand_in: Starter, jaeger: Jaeg
     assert root.parent_id == CALLER.split("-")[2]
     assert root.resource["service.name"] == "rag"
     assert root.resource["k8s.namespace.name"] == "team"
-    names = [each.name for each in stages]
-    order = [
-        "tokenize",
-        "batch.wait",
-        "embed",
-        "vector.search",
-        "prompt.build",
-        "transport",
-        "queue",
-        "prefill",
-        "decode",
-    ]
-    assert [each for each in names if each in order][: len(order)] == order
+    assert tuple(each.name for each in stages[: len(ORDER)]) == ORDER
     assert {each.parent_id for each in stages} == {root.span_id}
     assert sum(each.duration for each in stages) <= root.duration
     assert "mountain" not in str(trace)

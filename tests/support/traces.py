@@ -4,6 +4,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+ORDER = (
+    "tokenize",
+    "batch.wait",
+    "embed",
+    "vector.search",
+    "prompt.build",
+    "transport",
+    "queue",
+    "prefill",
+    "decode",
+)
+"""Spans of an answer up to the engine's last token."""
+
 
 @dataclass(frozen=True)
 class SeenSpan:

@@ -16,7 +16,7 @@ from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
-from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.sdk.trace.sampling import Decision, ParentBased, TraceIdRatioBased
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, TraceFlags, TraceState, get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -85,7 +85,7 @@ class OtlpTracer:
         context = self._propagator.extract(headers)
         caller = get_current_span(context).get_span_context()
         trace_id = caller.trace_id if caller.is_valid else self._ids.generate_trace_id()
-        kept = self._sampler.should_sample(context, trace_id, ROOT).decision.is_sampled()
+        kept = self._sampler.should_sample(context, trace_id, ROOT).decision is Decision.RECORD_AND_SAMPLE
         parent = caller.span_id if caller.is_valid else None
         return TraceContext(trace_id, self._ids.generate_span_id(), parent, kept, dict(caller.trace_state))
 
@@ -157,7 +157,7 @@ class _Exporter:
         headers = read_headers(self._folder)
         if headers != self._headers:
             self._headers = headers
-            self._made.shutdown()
+            self.close()
             self._made = self._make()
         reached = self._made.export(spans) is SpanExportResult.SUCCESS
         if reached != self._reached:
@@ -171,7 +171,7 @@ class _Exporter:
 
     def close(self) -> None:
         """Ends a send that waits for another try."""
-        self._made.shutdown()
+        self._made.shutdown()  # type: ignore[no-untyped-call]
 
     def _make(self) -> OTLPSpanExporter:
         certificate = os.environ.get("OTEL_EXPORTER_OTLP_CERTIFICATE") or os.environ.get("SSL_CERT_FILE")
