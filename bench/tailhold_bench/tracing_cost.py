@@ -27,7 +27,7 @@ from tailhold_server.stages import Interval, Stage
 from tailhold_server.tracing import Asked, NoTracer, Traced, Tracer
 
 _HEADERS = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
-_ASKED = Asked("chatcmpl-1", "docs", "docs", "a-b", stream=True)
+_ASKED = Asked("chatcmpl-1", "docs", "docs", stream=True)
 _PIECES = tuple(Interval(stage, float(at), at + 0.9) for at, stage in enumerate(Stage))
 _FACTS = {"gen_ai.usage.output_tokens": 16, "gen_ai.usage.input_tokens": 1024, "tailhold.sources": 5}
 _NONE = ModelSource(path="/models/none")
@@ -89,7 +89,7 @@ def measured(name: str, tracer: Tracer, counts: Counter[str]) -> Row:
         began = time.perf_counter()
         context = tracer.begin(_HEADERS)
         if context is not None:
-            tracer.end(Traced(context, _ASKED, 0.0, 11.0, "ok", _PIECES, dict(_FACTS)))
+            tracer.end(Traced(context, _ASKED, 0.0, 11.0, "ok", "a-b", _PIECES, dict(_FACTS)))
         spent[at] = 1e6 * (time.perf_counter() - began)
     tracer.close()
     p50, p99 = np.percentile(spent, [50, 99])

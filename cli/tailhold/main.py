@@ -132,6 +132,7 @@ def serve(
     ] = None,
     port: Annotated[int, typer.Option(help="Port for clients.")] = 8000,
     internal_port: Annotated[int, typer.Option(help="Port for probes and metrics.")] = 8001,
+    grpc_port: Annotated[int, typer.Option(help="Port for clients of gRPC.")] = 9000,
     otlp: Annotated[
         str | None, typer.Option(help="Send traces to this collector, as http://127.0.0.1:4318 (OTLP over HTTP).")
     ] = None,
@@ -141,8 +142,8 @@ def serve(
 
     everywhere = "0.0.0.0"  # noqa: S104  a pod is reached from outside
     address = host or ("127.0.0.1" if manifest else everywhere)
-    parts = {"pod": pod, "content": content}
-    sys.exit(run(manifest, **parts, host=address, port=port, internal_port=internal_port, otlp=otlp))
+    ports = {"port": port, "internal_port": internal_port, "grpc_port": grpc_port}
+    sys.exit(run(manifest, pod=pod, content=content, host=address, **ports, otlp=otlp))
 
 
 @app.command()

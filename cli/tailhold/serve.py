@@ -36,6 +36,7 @@ def serve(
     host: str = "0.0.0.0",  # noqa: S104  a pod is reached from outside
     port: int = names.HTTP_PORT,
     internal_port: int = names.INTERNAL_PORT,
+    grpc_port: int = names.GRPC_PORT,
     otlp: str | None = None,
 ) -> int:
     """Serve until stopped and return the exit code: 2 where trying again cannot help.
@@ -46,9 +47,10 @@ def serve(
     """
     if otlp is not None:
         os.environ["TAILHOLD_OTLP_ENDPOINT"] = _collector(otlp)
+    address = (host, port, internal_port, grpc_port)
     if manifest is not None:
         made = _from_manifest(manifest)
-        serving = partial(_run, *made, host, port, internal_port)
+        serving = partial(_run, *made, address)
         return run_apart(serving) if os.isatty(0) else serving()
     if pod is None and content is None and not Path(names.POD_PART_PATH).exists():
         raise ServeFailedError("name a manifest, as in `tailhold serve examples/ragpipeline.yaml`")
@@ -56,7 +58,7 @@ def serve(
         _read(PodPart, pod or Path(names.POD_PART_PATH)),
         _read(ContentPart, content or Path(names.CONTENT_PATH)),
     )
-    return _run(*parts, host, port, internal_port)
+    return _run(*parts, address)
 
 
 def _collector(url: str) -> str:
@@ -162,7 +164,7 @@ class _Teller:
             print(progress.step, file=sys.stderr, flush=True)
 
 
-def _run(pod: PodPart, content: ContentPart, host: str, port: int, internal_port: int) -> int:
+def _run(pod: PodPart, content: ContentPart, address: tuple[str, int, int, int]) -> int:
     from tailhold_server.program import Address, PortInUseError, run
     from tailhold_server.settings import ServerSettings
 
@@ -172,6 +174,6 @@ def _run(pod: PodPart, content: ContentPart, host: str, port: int, internal_port
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     try:
-        return run(pod, content, ServerSettings(), Address(host, port, internal_port))
+        return run(pod, content, ServerSettings(), Address(*address))
     except PortInUseError as error:
         raise ServeFailedError(str(error)) from error

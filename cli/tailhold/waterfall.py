@@ -11,7 +11,7 @@ def waterfall(stages: Mapping[str, float], width: int = 50) -> Iterator[str]:
 
     `stages` are milliseconds in the order in which the answer went through them, then `unaccounted` and `total`.
     """
-    total = stages.get("total") or sum(stages.values())
+    total = max(stages.get("total", 0.0), sum(spent for name, spent in stages.items() if name not in _SUMS))
     at = 0.0
     for name, spent in stages.items():
         if name in _SUMS:

@@ -46,7 +46,6 @@ class Asked:
     """As the client called it."""
     served: str
     """The pipeline that answers."""
-    revision: str = ""
     stream: bool = False
 
 
@@ -60,6 +59,7 @@ class Traced:
     ended: float
     outcome: str
     """A value of the label `outcome` of `requests_total`."""
+    revision: str = ""
     pieces: tuple[Interval, ...] = ()
     facts: Mapping[str, Value] = field(default_factory=dict)
     """Attributes that the answer gave."""
@@ -103,13 +103,13 @@ class NoTracer:
 
 
 def traced(
-    context: TraceContext, asked: Asked, began: float, ended: float, outcome: str, answer: Answer | None
+    context: TraceContext, asked: Asked, began: float, ended: float, outcome: str, answer: Answer | None, revision: str
 ) -> Traced:
     """What is kept of a request for its spans: no prompt and no text. None as `answer`: it was refused."""
     if answer is None:
         return Traced(context, asked, began, ended, outcome)
     pieces = intervals(answer.prepared.marks, ended)
-    return Traced(context, asked, began, ended, outcome, pieces, dict(_facts(answer)))
+    return Traced(context, asked, began, ended, outcome, revision, pieces, dict(_facts(answer)))
 
 
 def spans_of(traced: Traced, epoch: int) -> list[SpanData]:
@@ -138,8 +138,8 @@ def _root(traced: Traced) -> Iterator[tuple[str, Value]]:
     yield "gen_ai.response.id", asked.request_id
     yield "gen_ai.response.model", asked.served
     yield "tailhold.outcome", traced.outcome
-    if asked.revision:
-        yield "tailhold.revision", asked.revision
+    if traced.revision:
+        yield "tailhold.revision", traced.revision
     if traced.outcome == "failed":
         yield "error.type", "failed"
     yield from traced.facts.items()

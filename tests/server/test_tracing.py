@@ -84,7 +84,7 @@ def tracing(endpoint: str, counts: Counter[str], settings: ServerSettings | None
 def ended(context: TraceContext = CONTEXT, outcome: str = "ok") -> Traced:
     """A request of three stages."""
     pieces = (Interval(Stage.EMBED, 1.1, 1.2), Interval(Stage.SEARCH, 1.2, 1.3), Interval(Stage.DECODE, 1.5, 1.9))
-    return Traced(context, ASKED, 1.0, 2.0, outcome, pieces, {"gen_ai.usage.output_tokens": 7})
+    return Traced(context, ASKED, 1.0, 2.0, outcome, "a-b", pieces, {"gen_ai.usage.output_tokens": 7})
 
 
 class TestSpans:
@@ -93,7 +93,7 @@ class TestSpans:
         times.sort()
         pairs = zip(times[1:-1:2], times[2:-1:2], strict=False)
         pieces = tuple(Interval(Stage.EMBED, start, end) for start, end in pairs)
-        root, *stages = spans_of(Traced(CONTEXT, ASKED, times[0], times[-1], "ok", pieces), epoch)
+        root, *stages = spans_of(Traced(CONTEXT, ASKED, times[0], times[-1], "ok", "a-b", pieces), epoch)
         at = root.start
         for span in stages:
             assert at <= span.start <= span.end <= root.end

@@ -3,7 +3,7 @@
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 
 import orjson
@@ -20,7 +20,7 @@ from tailhold_server.routes.chat.protocol import ChatRequest, parse, question
 from tailhold_server.routes.chat.wire import Frame, completion, first_chunk, step_chunk, usage_chunk
 from tailhold_server.routes.envelope import envelope
 from tailhold_server.service import REVISION_HEADER, TRACE_HEADER, Service
-from tailhold_server.tracing import Asked, TraceContext, traced
+from tailhold_server.trail import Trail
 
 PATH = "/v1/chat/completions"
 
@@ -37,7 +37,7 @@ def chat_router(service: Service) -> APIRouter:
         try:
             asked = parse(await request.body())
             service.check_model(asked.model)
-            return Completion(service, asked, question(asked), service.tracer.begin(dict(request.headers)))
+            return Completion(service, asked, question(asked), request.headers)
         except ServeError as error:
             service.telemetry.count(error.failure.outcome)
             raise
@@ -54,16 +54,14 @@ class Completion(Response):
     A client that takes nothing for `send_seconds` has left as well.
     """
 
-    def __init__(self, service: Service, asked: ChatRequest, put: Question, trace: TraceContext | None) -> None:
+    def __init__(self, service: Service, asked: ChatRequest, put: Question, headers: Mapping[str, str]) -> None:
         super().__init__()
-        self._trace = trace
-        self._began = time.monotonic()
-        self._outcome = "client_closed"
-        self._answering: Answering | None = None
         self._service = service
         self._asked = asked
         self._question = put
         self._request_id = f"chatcmpl-{uuid.uuid4().hex}"
+        self._model = asked.model or service.model_names[0]
+        self._trail = Trail(service, headers, self._request_id, self._model, stream=bool(asked.stream))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises ServeError for as long as nothing was sent."""
@@ -79,24 +77,24 @@ class Completion(Response):
             with suppress(asyncio.CancelledError):
                 await work
             if work.cancelled():
-                self._count("client_closed")
+                self._trail.count("client_closed")
         finally:
-            self._end_trace()
+            self._trail.end()
 
     async def _respond(self, send: Send) -> None:
         try:
             answering = await self._service.answer(self._question, self._request_id)
         except ServeError as error:
-            self._count(error.failure.outcome)
+            self._trail.count(error.failure.outcome)
             raise
-        self._answering = answering
+        self._trail.answering = answering
         frame = Frame(
             self._request_id,
             int(time.time()),
-            self._asked.model or self._service.model_names[0],
+            self._model,
             self._service.revision_of(answering.prepared.content),
             bool(self._asked.stream) and self._asked.wants_usage,
-            self._trace.name if self._trace else "",
+            self._trail.name,
         )
         try:
             await (self._stream if self._asked.stream else self._whole)(answering, frame, send)
@@ -111,7 +109,7 @@ class Completion(Response):
                     texts.append(step.text)
                     reason = step.finish_reason or reason
         except ServeError as error:
-            self._count(error.failure.outcome)
+            self._trail.count(error.failure.outcome)
             raise
         body = orjson.dumps(completion(frame, "".join(texts), reason, answering.answer))
         headers = (
@@ -131,7 +129,7 @@ class Completion(Response):
             await pulse.send(sse.event(first_chunk(frame, answering.prepared)))
             await self._steps(answering, frame, pulse.send)
         except ServeError as error:
-            self._count(error.failure.outcome)
+            self._trail.count(error.failure.outcome)
             await pulse.send(sse.event(envelope(error)) + sse.DONE)
         finally:
             pulse.stop()
@@ -152,22 +150,8 @@ class Completion(Response):
 
     def _ended_well(self, answering: Answering) -> None:
         answering.deliver()
-        self._count("ok")
+        self._trail.count("ok")
         self._service.telemetry.observe(answering.answer)
-
-    def _count(self, outcome: str) -> None:
-        self._outcome = outcome
-        self._service.telemetry.count(outcome)
-
-    def _end_trace(self) -> None:
-        if self._trace is None:
-            return
-        answer = self._answering.answer if self._answering else None
-        revision = self._service.revision_of(answer.prepared.content) if answer else ""
-        model, served = self._service.model_names[0], self._service.pod.pipeline
-        asked = Asked(self._request_id, self._asked.model or model, served, revision, bool(self._asked.stream))
-        ended = time.monotonic()
-        self._service.tracer.end(traced(self._trace, asked, self._began, ended, self._outcome, answer))
 
 
 class Pulse:
