@@ -17,7 +17,7 @@ from tailhold_api.sources import Metric
 from tailhold_server.content import Index
 from tailhold_server.errors import EngineDiedError, StartError
 from tailhold_server.health import StallClock
-from tailhold_server.ports import ChunkSource, Delta, EngineProgress, Sampling
+from tailhold_server.ports import ChunkSource, Delta, EngineProgress, EngineTimes, Sampling
 
 _REMEMBERED = 64
 _BYTE_IDS = 1_000_000
@@ -199,12 +199,15 @@ class StandInEngine:
         finished = False
         try:
             async with self._slots:
+                scheduled = first = time.monotonic()
                 words = self._words(prompt_ids, sampling)
                 for place, word in enumerate(words[: sampling.max_tokens], 1):
                     await self._next_token()
+                    now = time.monotonic()
+                    first = now if place == 1 else first
                     reason = _reason(place, len(words), sampling.max_tokens)
                     finished = reason is not None
-                    yield Delta(word, 1, reason)
+                    yield Delta(word, 1, reason, times=EngineTimes(scheduled, first, now))
         finally:
             if not finished:
                 self.aborted.append(request_id)
