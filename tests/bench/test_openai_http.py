@@ -117,7 +117,8 @@ STREAM = (
     b": keep-alive\n\n"
     b'data: {"choices":[{"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}\n\n'
     b'data: {"choices":[{"delta":{"content":"\xe4\xbd\xa0"},"finish_reason":null}]}\r\n\r\n'
-    b'data: {"choices":[{"delta":{"content":"b"},"finish_reason":"stop"}],"tailhold":{"stages":{"embed":1.5}}}\n\n'
+    b'data: {"choices":[{"delta":{"content":"b"},"finish_reason":"stop"}],'
+    b'"tailhold":{"stages":{"embed":1.5},"trace":"4b"}}\n\n'
     b'data: {"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":2}}\n\ndata: [DONE]\n\n'
 )
 
@@ -131,7 +132,7 @@ def test_a_stream_reads_alike_wherever_it_is_cut(cuts: set[int]) -> None:
         reader.feed(STREAM[ends[place] : ends[place + 1]], 1.0)
     reader.end()
     assert (sample.outcome, sample.messages, sample.output_tokens) == (Outcome.OK, 2, 2)
-    assert sample.stages == {"embed": 1.5}
+    assert (sample.stages, sample.trace) == ({"embed": 1.5}, "4b")
 
 
 @pytest.mark.parametrize(

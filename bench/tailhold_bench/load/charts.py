@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tailhold_bench.load.percentiles import Latency, latency, percentile
-from tailhold_bench.load.report import TRANSIT, LoadReport, stage_table
+from tailhold_bench.load.report import OUTSIDE, LoadReport, stage_table
 from tailhold_bench.load.samples import Outcome, Sample
 
 _BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _SKY, _YELLOW = (
@@ -227,8 +227,9 @@ def _stages(axes: Axes, report: LoadReport, _: LoadReport | None) -> None:
     lefts = np.zeros(len(bands))
     for place, (name, values) in enumerate(table.items()):
         means = np.array([values[chosen].mean() for chosen in bands.values()])
-        colour = "#bdbdbd" if name == TRANSIT else _STAGES[place % len(_STAGES)]
-        axes.barh(list(bands), means, left=lefts, color=colour, edgecolor="white", label=name)
+        colour = "#bdbdbd" if name == OUTSIDE else _STAGES[place % len(_STAGES)]
+        hatch = "//" if place >= len(_STAGES) and name != OUTSIDE else None
+        axes.barh(list(bands), means, left=lefts, color=colour, edgecolor="white", hatch=hatch, label=name)
         lefts += means
     for row, total in enumerate(lefts):
         axes.text(total, row, f" {total:.3g} ms", va="center")
@@ -237,4 +238,4 @@ def _stages(axes: Axes, report: LoadReport, _: LoadReport | None) -> None:
     axes.invert_yaxis()
     axes.set_xlabel("mean milliseconds")
     axes.set_title("Where the time goes")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=min(8, len(table)))
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=min(6, len(table)))

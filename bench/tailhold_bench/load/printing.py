@@ -7,7 +7,7 @@ from rich.table import Table
 
 from tailhold_bench.load.comparing import Compared
 from tailhold_bench.load.live import shown
-from tailhold_bench.load.percentiles import Latency
+from tailhold_bench.load.percentiles import Latency, latency
 from tailhold_bench.load.report import LoadReport
 from tailhold_bench.load.samples import Outcome
 
@@ -55,10 +55,19 @@ def lines(report: LoadReport) -> Iterator[str]:
             f"in flight {report.in_flight.mean:.2f} on average, {report.in_flight.peak} at the peak; by Little's law "
             f"a request stays {little:.3f} s, and {peak:.2f} s if the peak were the rule"
         )
+    if traces := slowest_traces(report):
+        yield f"traces of the slowest: {', '.join(traces)}"
     for fault in report.faults[:5]:
         yield f"  {fault.count} x {fault.outcome}: {fault.detail}"
     if len(report.faults) > 5:
         yield f"  and {len(report.faults) - 5} more kinds of fault, in the JSON file"
+
+
+def slowest_traces(report: LoadReport, count: int = 3) -> list[str]:
+    """Ids of the slowest answers' traces: where to look first."""
+    samples = [sample for sample in report.measured() if sample.trace]
+    ordered = sorted(samples, key=lambda sample: latency(sample, Latency.E2E), reverse=True)
+    return [sample.trace for sample in ordered[:count]]
 
 
 def _latencies(report: LoadReport) -> Table:
@@ -67,14 +76,14 @@ def _latencies(report: LoadReport) -> Table:
     table.add_column("n", justify="right")
     for percent in (50, 95, 99):
         table.add_column(f"p{percent}", justify="right")
-    for latency in report.latencies:
+    for row in report.latencies:
         cells = [
             f"{shown(each.milliseconds)} ({shown(each.low)} to {shown(each.high)})"
-            for each in latency.percentiles
+            for each in row.percentiles
             if each.percent in (50, 95, 99)
         ]
         if cells:
-            table.add_row(NAMES[latency.name], str(latency.count), *cells)
+            table.add_row(NAMES[row.name], str(row.count), *cells)
     return table
 
 

@@ -28,8 +28,8 @@ from tailhold_bench.load.samples import Outcome, Sample
 
 SCHEMA = "tailhold.dev/load/v1"
 PERCENTS = (50.0, 90.0, 95.0, 99.0, 99.9)
-TRANSIT = "unaccounted"
-"""What of an answer's time is in no stage of the server: the network, and waiting to be read."""
+OUTSIDE = "outside"
+"""Of an answer's time what the server did not see: the network, the queue in front of it, the generator's lag."""
 
 
 class _Data(BaseModel):
@@ -79,7 +79,7 @@ class LatencyReport(_Data):
 
 
 class StageReport(_Data):
-    """A stage of answered requests, as the server measured it; `unaccounted` is what is in none."""
+    """A stage of answered requests, as the server measured it; `outside` is the time before and after all of them."""
 
     name: str
     """As the server calls it."""
@@ -192,6 +192,8 @@ class Columns(_Data):
     detail: list[str]
     stages: list[dict[str, float]]
     """Milliseconds."""
+    trace: list[str]
+    """Id of the answer's trace, where the server has one."""
 
     def samples(self) -> list[Sample]:
         """As they were measured."""
@@ -311,16 +313,16 @@ def _percentiles(values: Values) -> list[Percentile]:
 
 
 def stage_table(samples: Iterable[Sample]) -> tuple[Values, dict[str, Values]]:
-    """Milliseconds of answers from when they were due, and of each stage, `unaccounted` last, in the same order.
+    """Milliseconds of answers from when they were due, and of each stage, `outside` last, in the same order.
 
-    `firstToken` is the engine's time to its first token and `total` the server's whole: the latter is no stage.
+    The server's `total` is no stage.
     """
     known = [s for s in samples if s.outcome is Outcome.OK and s.stages and s.ended is not None]
     whole = np.array([1000 * ((s.ended or 0.0) - s.due) for s in known], np.float64)
     names = [name for name in (known[0].stages if known else ()) if name != "total"]
     table = {name: np.array([s.stages.get(name, 0.0) for s in known], np.float64) for name in names}
     if known:
-        table[TRANSIT] = np.maximum(0.0, whole - sum(table.values()))
+        table[OUTSIDE] = np.maximum(0.0, whole - sum(table.values()))
     return whole, table
 
 

@@ -46,6 +46,8 @@ class Sample:
     outcome: Outcome = Outcome.UNFINISHED
     detail: str = ""
     """Why it is not `ok`."""
+    trace: str = ""
+    """Id of its trace, where the server has one."""
 
     @property
     def lag(self) -> float | None:

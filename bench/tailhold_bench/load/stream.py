@@ -56,8 +56,14 @@ class StreamReader:
         if usage := body.get("usage"):
             self._sample.prompt_tokens = usage["prompt_tokens"]
             self._sample.output_tokens = usage["completion_tokens"]
-        if stages := (body.get("tailhold") or {}).get("stages"):
-            self._sample.stages = {str(name): float(milliseconds) for name, milliseconds in stages.items()}
+        if said := body.get("tailhold"):
+            self._ours(said)
+
+    def _ours(self, said: dict[str, Any]) -> None:
+        """What only Tailhold's own events have."""
+        self._sample.trace = str(said.get("trace") or self._sample.trace)
+        stages = said.get("stages") or {}
+        self._sample.stages |= {str(name): float(milliseconds) for name, milliseconds in stages.items()}
 
     def _finish(self, now: float) -> None:
         self._finished = True
