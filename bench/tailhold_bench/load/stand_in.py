@@ -147,17 +147,22 @@ class _Connection(asyncio.Protocol):
 
 
 def _events(tokens: int, milliseconds: float) -> list[bytes]:
-    texts = [_event({"choices": [{"delta": {"content": "word "}}]}) for _ in range(tokens)]
+    texts = [_event({"choices": [_choice({"role": "assistant", "content": "word "}, None)]}) for _ in range(tokens)]
     ending = {
-        "choices": [{"delta": {}, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 10, "completion_tokens": tokens},
+        "choices": [_choice({}, "stop")],
+        "usage": {"prompt_tokens": 10, "completion_tokens": tokens, "total_tokens": 10 + tokens},
         "tailhold": {"stages": {"serve": milliseconds, "total": milliseconds}},
     }
     return [*texts, _event(ending) + _chunk(b"data: [DONE]\n\n")]
 
 
+def _choice(delta: dict[str, str], reason: str | None) -> dict[str, object]:
+    return {"index": 0, "delta": delta, "finish_reason": reason}
+
+
 def _event(body: Mapping[str, object]) -> bytes:
-    return _chunk(b"data: " + orjson.dumps(body) + b"\n\n")
+    told = {"id": "chatcmpl-0", "object": "chat.completion.chunk", "created": 0, "model": "stand-in", **body}
+    return _chunk(b"data: " + orjson.dumps(told) + b"\n\n")
 
 
 def _chunk(data: bytes) -> bytes:
