@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tailhold_bench.load import addresses
 from tailhold_bench.load.addresses import endpoint, is_near
 from tailhold_bench.load.errors import LoadError
 from tailhold_bench.load.generator import Generator, Limits
@@ -212,3 +213,14 @@ async def test_a_certificate_is_trusted_only_when_it_is_named(tmp_path: Path) ->
     assert trusted.outcome is Outcome.OK
     assert unknown.outcome is Outcome.ERROR
     assert "certificate verify failed" in unknown.detail
+
+
+async def test_of_several_addresses_the_one_that_listens_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `localhost` is ::1 first where the server listens on 127.0.0.1 alone."""
+    async with stand_in(Behaviour()) as (_, url):
+        port = endpoint(url, is_own=False).port
+        monkeypatch.setattr(addresses, "_looked_up", lambda *_: ["::1", "127.0.0.1"])
+        assert (await asyncio.to_thread(endpoint, f"http://localhost:{port}/v1", is_own=False)).address == "127.0.0.1"
+        monkeypatch.setattr(addresses, "_looked_up", lambda *_: ["127.0.0.1", "8.8.8.8"])
+        with pytest.raises(LoadError, match=r"8\.8\.8\.8 is neither"):
+            endpoint(f"http://mixed:{port}/v1", is_own=False)

@@ -2,6 +2,7 @@
 
 import ipaddress
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -40,13 +41,14 @@ def endpoint(url: str, *, is_own: bool) -> Endpoint:
         raise LoadError(f"--url {url!r}: no user, query or fragment; keys go into --api-key")
     is_tls = parts.scheme == "https"
     port = port or (443 if is_tls else 80)
-    address = _looked_up(url, parts.hostname, port)
-    if not is_own and not is_near(address):
+    addresses = _looked_up(url, parts.hostname, port)
+    far = [each for each in addresses if not is_near(each)]
+    if far and not is_own:
         raise LoadError(
-            f"--url {url!r}: {address} is neither this machine nor a private network. A load test of somebody else's "
+            f"--url {url!r}: {far[0]} is neither this machine nor a private network. A load test of somebody else's "
             f"server is an attack; if it is yours, say so with {OWN_TARGET}"
         )
-    return Endpoint(parts.hostname, address, port, is_tls, parts.path.rstrip("/"))
+    return Endpoint(parts.hostname, _listening(addresses, port), port, is_tls, parts.path.rstrip("/"))
 
 
 def is_near(address: str) -> bool:
@@ -55,9 +57,17 @@ def is_near(address: str) -> bool:
     return (ip.is_loopback or ip.is_link_local or ip.is_private) and not ip.is_unspecified
 
 
-def _looked_up(url: str, host: str, port: int) -> str:
+def _looked_up(url: str, host: str, port: int) -> list[str]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise LoadError(f"--url {url!r}: no address for {host!r}: {error}") from None
-    return str(found[0][4][0])
+    return list(dict.fromkeys(str(each[4][0]) for each in found))
+
+
+def _listening(addresses: list[str], port: int) -> str:
+    """Of several, as `localhost` has, the first that takes a connection."""
+    for address in addresses if len(addresses) > 1 else ():
+        with suppress(OSError), socket.create_connection((address, port), timeout=2):
+            return address
+    return addresses[0]
