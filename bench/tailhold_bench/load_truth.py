@@ -21,7 +21,7 @@ from tailhold_bench.load.queueing import time_in_system_percentile, times_in_sys
 _PERCENTS = (50.0, 95.0, 99.0)
 _HEAD = (
     "| load | n | of all such queues, p50 / p95 / p99 ms | of these very arrivals | measured | to these arrivals "
-    "| 95 % interval of the p99 | lag p50 / p99 ms |\n|---|---|---|---|---|---|---|---|"
+    "| 95 % interval of the p99 | lag p50 / p99 ms | generator |\n|---|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -64,9 +64,10 @@ def _row(url: str, service: float, load: float, seconds: int) -> str:
     around = interval(measured, 99)
     ratios = " / ".join(f"{ours / truth:.3f}" for ours, truth in zip(found, known, strict=True))
     lag = f"{report.generator.lag_p50:.2f} / {report.generator.lag_p99:.2f}"
+    said = "kept up" if report.generator.valid else "invalid"
     return (
         f"| {load} | {len(measured)} | {_three(theory)} | {_three(known)} | {_three(found)} | {ratios} "
-        f"| {1000 * around.low:.0f} to {1000 * around.high:.0f} | {lag} |"
+        f"| {1000 * around.low:.0f} to {1000 * around.high:.0f} | {lag} | {said} |"
     )
 
 
