@@ -75,5 +75,8 @@ def stage_metric(name: str) -> str:
 METRIC_STAGE_SECONDS = stage_metric("stage_duration_seconds")
 METRIC_TTFT_SECONDS = stage_metric("time_to_first_token_seconds")
 METRIC_E2E_SECONDS = stage_metric("request_duration_seconds")
+METRIC_AUDIT_RECORDS = stage_metric("audit_records_total")
+METRIC_AUDIT_LOST = stage_metric("audit_lost_total")
+METRIC_AUDIT_SECONDS = stage_metric("audit_commit_duration_seconds")
 METRIC_REQUESTS = stage_metric("requests_total")
 METRIC_INFO = stage_metric("revision_info")

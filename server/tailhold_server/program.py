@@ -78,6 +78,7 @@ class Program:
         try:
             return await self._serve()
         finally:
+            await self._service.auditor.close()
             self._internal.should_exit = True
             await internal
 

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from tailhold_server import sse
+from tailhold_server.audit.auditor import CALLER, Asked, Trail
 from tailhold_server.errors import Failure, ServeError
 from tailhold_server.pipeline import Answering
 from tailhold_server.question import Question
@@ -63,7 +64,7 @@ class Completion(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises ServeError for as long as nothing was sent."""
         leave = asyncio.ensure_future(_left(receive))
-        work = asyncio.ensure_future(self._respond(_timely(send, self._service.send_seconds, leave.cancel)))
+        work = asyncio.ensure_future(self._respond(scope, _timely(send, self._service.send_seconds, leave.cancel)))
         try:
             await asyncio.wait({work, leave}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -75,7 +76,7 @@ class Completion(Response):
         if work.cancelled():
             self._service.telemetry.count("client_closed")
 
-    async def _respond(self, send: Send) -> None:
+    async def _respond(self, scope: Scope, send: Send) -> None:
         try:
             answering = await self._service.answer(self._question, self._request_id)
         except ServeError as error:
@@ -89,21 +90,29 @@ class Completion(Response):
             self._service.revision_of(content),
             bool(self._asked.stream) and self._asked.wants_usage,
         )
+        trail = self._service.auditor.opened(answering, self._told(scope, frame))
         try:
-            await (self._stream if self._asked.stream else self._whole)(answering, frame, send)
-        finally:
-            answering.close()
-
-    async def _whole(self, answering: Answering, frame: Frame, send: Send) -> None:
-        texts, reason = [], "stop"
-        try:
-            async with aclosing(answering.steps()) as steps:
-                async for step in steps:
-                    texts.append(step.text)
-                    reason = step.finish_reason or reason
+            await (self._stream if self._asked.stream else self._whole)(answering, trail, frame, send)
         except ServeError as error:
             self._service.telemetry.count(error.failure.outcome)
+            trail.left(error.failure.outcome)
             raise
+        finally:
+            trail.left("client_closed")
+            answering.close()
+
+    def _told(self, scope: Scope, frame: Frame) -> Asked:
+        user = self._asked.safety_identifier or self._asked.user
+        return Asked(self._question, "chat", scope.get(CALLER), user, bool(self._asked.stream), frame.revision)
+
+    async def _whole(self, answering: Answering, trail: Trail, frame: Frame, send: Send) -> None:
+        texts, reason = [], "stop"
+        async with aclosing(answering.steps()) as steps:
+            async for step in steps:
+                texts.append(step.text)
+                trail.said(step.text)
+                reason = step.finish_reason or reason
+        await trail.ended("ok", reason)
         self._ended_well(answering)
         body = orjson.dumps(completion(frame, "".join(texts), reason, answering.answer))
         headers = (
@@ -114,24 +123,32 @@ class Completion(Response):
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    async def _stream(self, answering: Answering, frame: Frame, send: Send) -> None:
+    async def _stream(self, answering: Answering, trail: Trail, frame: Frame, send: Send) -> None:
+        await trail.begun()
         headers = (*sse.HEADERS, (REVISION_HEADER, frame.revision.encode()))
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         pulse = Pulse(send, self._service.comment_seconds)
         try:
             await pulse.send(sse.event(first_chunk(frame, answering.prepared)))
-            await self._steps(answering, frame, pulse.send)
+            await self._steps(answering, trail, frame, pulse.send)
         except ServeError as error:
             self._service.telemetry.count(error.failure.outcome)
+            with suppress(ServeError):
+                await trail.ended(error.failure.outcome)
             await pulse.send(sse.event(envelope(error)) + sse.DONE)
         finally:
             pulse.stop()
         await send({"type": "http.response.body", "body": b""})
 
-    async def _steps(self, answering: Answering, frame: Frame, write: Callable[[bytes], Awaitable[None]]) -> None:
+    async def _steps(
+        self, answering: Answering, trail: Trail, frame: Frame, write: Callable[[bytes], Awaitable[None]]
+    ) -> None:
         async with aclosing(answering.steps()) as steps:
             async for step in steps:
                 chunk = sse.event(step_chunk(frame, step, answering.answer))
+                trail.said(step.text)
+                if step.finish_reason:
+                    await trail.ended("ok", step.finish_reason)
                 await write(chunk + self._ending(answering, frame) if step.finish_reason else chunk)
         if not answering.is_finished:
             raise ServeError(Failure.UNAVAILABLE, "The answer was cut: the server stops. Try again.")
