@@ -13,7 +13,7 @@ _LONGEST = 200
 
 
 def holds(expression: str, fields: Mapping[str, Any]) -> bool:
-    """Whether an object, as it is on the wire, keeps a rule; one that cannot be evaluated is broken, as at the server."""
+    """Whether an object, as it is on the wire, keeps a rule. What cannot be evaluated is broken, as at the server."""
     try:
         return bool(cel.evaluate(expression, {"self": dict(fields)}))
     except RuntimeError:

@@ -22,8 +22,8 @@ class AuditFolder(ClaimFolder):
     )
 
     claim_name: str = restart(min_length=1, max_length=63, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
-    """The claim's name, in the pipeline's namespace. Pods on more than one node need ReadWriteMany. Give records a claim
-    of their own: pods mount it writable."""
+    """The claim's name, in the pipeline's namespace. Pods on more than one node need ReadWriteMany. Give records a
+    claim of their own: pods mount it writable."""
 
 
 class AuditSink(Model):
@@ -74,8 +74,8 @@ class Recording(Model):
     """What is recorded, and for how long."""
 
     records: Records = live(Records.DIGESTS)
-    """`Digests` keeps who asked and when, revision and digests, the keys and scores of the chunks, parameters, usage, and
-    SHA-256 of question, prompt and answer: no text. `Texts` keeps the client's messages and the answer too, after
+    """`Digests` keeps who asked and when, revision and digests, the keys and scores of the chunks, parameters, usage,
+    and SHA-256 of question, prompt and answer: no text. `Texts` keeps the client's messages and the answer too, after
     `redaction`, and takes the disk for them."""
     redaction: tuple[Redaction, ...] = live((), max_length=32)
     """Taken out of recorded texts, in this order. The hashes are those of the texts as they were sent. For `records:
@@ -110,8 +110,8 @@ class Audit(Recording):
     )
 
     sink: AuditSink | None = None
-    """Where records are kept. Without it there are none. Each answer then waits twice for the disk: once before its first
-    byte and once before its last."""
+    """Where records are kept. Without it there are none. Each answer then waits twice for the disk: once before its
+    first byte and once before its last."""
 
     @property
     def recording(self) -> Recording:

@@ -11,8 +11,8 @@ from tailhold_api.conditions import Reason
 from tailhold_api.parts import ContentPart
 from tailhold_server.admission import Gate
 from tailhold_server.audit.opening import open_auditor
-from tailhold_server.backends import Backend, choose_backend
 from tailhold_server.audit.redact import compiled
+from tailhold_server.backends import Backend, choose_backend
 from tailhold_server.batcher import Batcher
 from tailhold_server.content import Contents
 from tailhold_server.errors import ContentRefusedError, EngineDiedError, ServeError, StartError

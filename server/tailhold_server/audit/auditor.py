@@ -1,4 +1,4 @@
-"""What the surfaces tell: an answer begins, says text, ends. Records are made of it, or nothing is where audit is off."""
+"""What the surfaces tell: an answer begins, says text, ends. Records are made of it, or nothing where audit is off."""
 
 import asyncio
 import hashlib
@@ -47,8 +47,8 @@ class Trail(Protocol):
         """The answer gained text."""
 
     async def ended(self, outcome: str, finish_reason: str | None = None) -> None:
-        """Returns when the disk knows how it ended: its last bytes may not be sent before, nor its first where `begun` was
-        not waited for. Raises ServeError."""
+        """Returns when the disk knows how it ended: its last bytes may not be sent before, nor its first where `begun`
+        was not waited for. Raises ServeError."""
 
     def left(self, outcome: str) -> None:
         """It ended and nobody waits; nothing where `ended` was called."""

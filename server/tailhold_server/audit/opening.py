@@ -9,7 +9,7 @@ from pathlib import Path
 from tailhold_api.audit import AuditFolder, OnFailure, Recording
 from tailhold_api.conditions import Reason
 from tailhold_server.audit.auditor import Auditor, ChainAuditor, NoAuditor
-from tailhold_server.audit.journal import Journal, Meter
+from tailhold_server.audit.journal import Journal
 from tailhold_server.errors import StartError
 from tailhold_server.service import Service
 from tailhold_server.settings import ServerSettings
