@@ -133,10 +133,7 @@ class _Reader:
 
     def _record(self, file: Path, number: int, record: Record, bad: int) -> None:
         chain = self.chain
-        words = self._misplaced(record, bad)
-        if number == 1 and not file.name.startswith(f"{record['seq']:012}-"):
-            words = words or f"the file's name is not of one that begins with record {record['seq']}"
-        if words:
+        if words := self._misplaced(record, bad) or self._out_of_file(file, number, record):
             chain.findings.append(Finding(file, number, words))
         if record.get("kind") == "opened":
             self._vouch(record)
@@ -159,6 +156,16 @@ class _Reader:
             return f"record {found} was written after another record {found - 1} than the one that stands before it"
         return ""
 
+    def _out_of_file(self, file: Path, number: int, record: Record) -> str:
+        """What is wrong with a record in this file: each begins with one that names it, and ends with what says so."""
+        if number == 1 and not file.name.startswith(f"{record['seq']:012}-"):
+            return f"the file's name is not of one that begins with record {record['seq']}"
+        if (number == 1) != (record.get("kind") == "opened"):
+            return f"record {record['seq']} is of the kind {record.get('kind')}: a file begins with `opened`, once"
+        if self.chain.stopped and number > 1:
+            return f"record {record['seq']} follows one that says that nothing follows"
+        return ""
+
     def _remember(self, record: Record) -> None:
         kind = record.get("kind")
         self.chain.stopped = kind == "stopped"
@@ -175,7 +182,10 @@ class _Reader:
         """A process found an unfinished line when it came, and says which bytes they were."""
         for left in opened["left"]:
             rest = self._rests.get(left["file"])
-            if rest and left_over(left["file"], rest.data) == left:
+            if rest is None:
+                words = f"the unfinished line that record {opened['seq']} found here is gone"
+                self.chain.findings.append(Finding(self.chain.folder / left["file"], 0, words))
+            elif left_over(left["file"], rest.data) == left:
                 del self._rests[left["file"]]
 
     def _unvouched(self, rest: _Rest, *, is_last: bool) -> None:
