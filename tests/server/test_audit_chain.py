@@ -3,7 +3,10 @@
 import asyncio
 import errno
 import os
+import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -219,7 +222,11 @@ def test_a_torn_last_line_is_no_tampering_and_the_next_process_heals_it(tmp_path
     healed = verify(folder, {ONLY: head})
     assert (healed.findings, healed.torn, healed.chains[0].files) == ((), (), 2)
     file.write_bytes(file.read_bytes()[:-1])
-    left = "the line is not whole" if kept > 1 else f"the unfinished line that record {head.sequence + 1} found here is gone"
+    left = (
+        "the line is not whole"
+        if kept > 1
+        else f"the unfinished line that record {head.sequence + 1} found here is gone"
+    )
     assert words(verify(folder)) == [left], "what was vouched for is held to"
 
 
@@ -261,9 +268,6 @@ def test_a_pod_that_lives_keeps_its_files(tmp_path: Path) -> None:
         "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True);"
         " sys.stdin.read()"
     )
-    import subprocess
-    import sys
-
     holder = subprocess.Popen(
         [sys.executable, "-c", program, str(living / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -344,6 +348,47 @@ def test_a_disk_that_fails_loses_nobodys_trust(
     assert len([each for each in caplog.records if "cannot be written" in each.message]) == 1
 
 
+ENDLESS = """
+import asyncio, sys
+from pathlib import Path
+from tailhold_server.audit.journal import Journal
+
+class Uncounted:
+    def recorded(self, records, seconds): ...
+    def not_recorded(self, records): ...
+
+async def main():
+    journal = Journal(Path(sys.argv[1]), {}, lambda: 365, Uncounted(), max_bytes=20_000)
+    journal.open()
+    journal.start()
+    async def ask(number):
+        while True:
+            text = "x" * (number * 97)
+            await journal.put(lambda: {"kind": "note", "text": text})
+            print(journal.head.sequence, flush=True)
+    await asyncio.gather(*map(ask, range(8)))
+
+asyncio.run(main())
+"""
+
+
+def test_a_writer_that_is_killed_at_any_moment_has_lost_nothing_that_it_said_was_there(tmp_path: Path) -> None:
+    """Round after round on one chain, each killed after a random number of records."""
+    folder, chance, told = tmp_path / "docs" / "pod-a", random.Random(5), 0
+    for _ in range(12):
+        writer = subprocess.Popen([sys.executable, "-c", ENDLESS, str(folder)], stdout=subprocess.PIPE, text=True)
+        assert writer.stdout is not None
+        for _ in range(chance.randint(1, 300)):
+            writer.stdout.readline()
+        writer.kill()
+        rest, _ = writer.communicate()
+        told = max([told, *map(int, rest.split()[:-1])])
+        report = verify(tmp_path)
+        assert report.findings == ()
+        assert report.chains[0].head.sequence >= told
+    assert told > 500
+
+
 def test_a_file_that_is_deleted_under_the_writer_is_noticed(tmp_path: Path) -> None:
     segment = Segment.created(tmp_path / "a.jsonl", b"{}\n", 0.0, 100)
     (tmp_path / "a.jsonl").unlink()
@@ -356,7 +401,7 @@ def test_a_record_that_cannot_be_made_takes_no_other_with_it(tmp_path: Path) -> 
     async def run() -> None:
         made = journal(tmp_path / "pod-a")
         made.open()
-        first, bad, last = made.put(lambda: {"kind": "a"}), made.put(lambda: {"kind": 1 / 0}), made.put(lambda: {})
+        first, bad, last = made.put(lambda: {"kind": "a"}), made.put(lambda: {"kind": 1 / 0}), made.put(dict)
         made.start()
         await first
         await last

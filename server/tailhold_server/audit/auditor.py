@@ -133,6 +133,7 @@ class ChainTrail:
         self._characters = 0
         self._texts: list[str] | None = [] if self._recording.records is Records.TEXTS else None
         self._is_over = False
+        self._is_lost = False
         at = stamp(time.time())
         self._first = journal.put(
             lambda: {"kind": "begun", "time": at, **_begun(answering, asked, pod_digest, self._recording)}
@@ -195,7 +196,9 @@ class ChainTrail:
             if self._recording.on_failure is OnFailure.REFUSE:
                 words = "The answer's audit record cannot be written, so it is not given. Try again later."
                 raise ServeError(Failure.UNAVAILABLE, words, retry_after_seconds=5) from None
-            self._journal.lose()
+            if not self._is_lost:
+                self._is_lost = True
+                self._journal.lose()
 
 
 def _begun(answering: Answering, asked: Asked, pod_digest: str, recording: Recording) -> dict[str, Any]:
