@@ -161,7 +161,7 @@ def insert(lines: list[bytes], data: st.DataObject) -> list[bytes]:
 def test_any_single_mutation_is_found(chain: tuple[Path, Head], mutate: Mutation, data: st.DataObject) -> None:
     """With the head seen elsewhere, also a tail that is cut off."""
     folder, head = chain
-    file = data.draw(st.sampled_from([each for each in chain_files(folder)]))
+    file = data.draw(st.sampled_from(chain_files(folder)))
     before = file.read_bytes()
     lines = before.splitlines(keepends=True)
     if mutate is swap and len(lines) < 2:
@@ -374,7 +374,7 @@ asyncio.run(main())
 
 def test_a_writer_that_is_killed_at_any_moment_has_lost_nothing_that_it_said_was_there(tmp_path: Path) -> None:
     """Round after round on one chain, each killed after a random number of records."""
-    folder, chance, told = tmp_path / "docs" / "pod-a", random.Random(5), 0
+    folder, chance, told = tmp_path / "docs" / "pod-a", random.Random(5), 0  # noqa: S311
     for _ in range(12):
         writer = subprocess.Popen([sys.executable, "-c", ENDLESS, str(folder)], stdout=subprocess.PIPE, text=True)
         assert writer.stdout is not None
