@@ -85,6 +85,7 @@ class Program:
         try:
             return await self._serve()
         finally:
+            await self._service.auditor.close()
             self._internal.should_exit = True
             await internal
             await asyncio.to_thread(self._service.tracer.close)

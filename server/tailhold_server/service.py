@@ -4,8 +4,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tailhold_api.audit import Recording
 from tailhold_api.codec import digest
 from tailhold_api.parts import SHORT, PodPart
+from tailhold_server.audit.auditor import Auditor, NoAuditor
 from tailhold_server.content import Content, Contents
 from tailhold_server.errors import Failure, ServeError
 from tailhold_server.health import Phase, Verdict, judge_alive, judge_engine, judge_ready, judge_started
@@ -35,6 +37,7 @@ class Service:
         self.pod_digest = digest(pod)
         self.telemetry = Telemetry()
         self.tracer: Tracer = NoTracer()
+        self.auditor: Auditor = NoAuditor()
         self.comment_seconds = comment_seconds
         self.send_seconds = send_seconds
         self.phase = Phase.RESOLVE
@@ -86,6 +89,12 @@ class Service:
         if self._pipeline is None:
             raise ServeError(Failure.UNAVAILABLE, f"Not serving: {self.phase.value}.", retry_after_seconds=5)
         return self._pipeline.contents
+
+    @property
+    def recording(self) -> Recording | None:
+        """What is recorded of answers to new questions; None before there is content."""
+        latest = self._pipeline.contents.latest if self._pipeline else None
+        return latest.part.recording if latest else None
 
     @property
     def held(self) -> int:
@@ -142,6 +151,7 @@ class Service:
             "error": self.error,
             "ready": self.is_ready().ok,
             "held": self.held,
+            "audit": self.auditor.head(),
             "engine": self._engine.description() if self._engine else {},
             "pod": self.pod.model_dump(mode="json", by_alias=True),
             "content": content.part.model_dump(mode="json", by_alias=True) if content else {},

@@ -85,7 +85,8 @@ def _volumes(part: PodPart, identity: Identity, short: str) -> tuple[list[Manife
         *pod.claim_of(part.generator.model),
         *pod.claim_of(part.embedder.model),
     )
-    claims, claim_mounts = pod.claims(claimed)
+    audit = part.audit_sink.pvc.claim_name if part.audit_sink else None
+    claims, claim_mounts = pod.claims((*claimed, *((audit,) if audit else ())), writable=audit)
     cache, cache_mounts = pod.scratch(part.placement.cache_mebibytes)
     # vLLM keeps the blocks that are off the card in a file there.
     size = mebibytes(part.placement.shared_memory_mebibytes + part.engine.kv_offload_mebibytes)
