@@ -12,8 +12,8 @@ from tailhold_server.admission import Gate
 from tailhold_server.batcher import Batcher
 from tailhold_server.citations import Citation, Scanner
 from tailhold_server.content import Content, Contents
-from tailhold_server.errors import EngineDiedError, Failure, ServeError
-from tailhold_server.ports import Engine, Sampling, Tokenizer
+from tailhold_server.errors import EngineDiedError, Failure, ServeError, invalid
+from tailhold_server.ports import Engine, Sampling, Tokenizer, TokenOdds
 from tailhold_server.prompt import Passage, Window, Written, arrange, compose, far_too_long, fit, shortened
 from tailhold_server.question import Dialogue, Question, dialogue, newest
 from tailhold_server.retriever import Found, Lookup
@@ -54,6 +54,8 @@ class Step:
     text: str
     citations: list[Citation]
     finish_reason: str | None = None
+    odds: tuple[TokenOdds, ...] = ()
+    """One for each token of the text, where they were asked for."""
 
 
 @dataclass
@@ -133,6 +135,7 @@ class Pipeline:
         found = await self._retrieval.submit(Lookup(question.text, content, tokenized))
         searched = self._clock()
         prepared = self._write(question, request_id, content, messages, found, began)
+        await self._checked(prepared.sampling)
         prepared.stages.update(
             tokenize=1000 * (tokenized - began),
             wait=found.wait,
@@ -141,6 +144,16 @@ class Pipeline:
             prompt=1000 * (self._clock() - searched),
         )
         return prepared
+
+    async def _checked(self, sampling: Sampling) -> None:
+        """A schema is made a grammar to see whether it can be, which may take long. Raises ServeError."""
+        if not (sampling.logit_bias or sampling.json_schema):
+            return
+        try:
+            await asyncio.to_thread(self._engine.check, sampling)
+        except ValueError as error:
+            param = "response_format" if sampling.json_schema else "logit_bias"
+            raise invalid(f"`{param}`: the engine cannot answer so: {str(error)[:500]}", param) from None
 
     def _limited(self, spoken: Dialogue, prompt: Prompt) -> Dialogue:
         """Megabytes that cannot fit are not tokenised: it would take seconds, and memory by the gigabyte.
@@ -244,7 +257,7 @@ class Answering:
                     self.answer.citations += citations
                     if delta.finish_reason:
                         self._finish()
-                    yield Step(delta.text, citations, delta.finish_reason)
+                    yield Step(delta.text, citations, delta.finish_reason, delta.odds)
         except EngineDiedError as error:
             raise ServeError(Failure.UNAVAILABLE, "The model stopped while answering. Try again.") from error
         finally:
@@ -290,4 +303,7 @@ def _sampling(question: Question, prompt: Prompt, answer_tokens: int) -> Samplin
         stop=question.stop,
         presence_penalty=question.presence_penalty,
         frequency_penalty=question.frequency_penalty,
+        logit_bias=question.logit_bias,
+        logprobs=question.logprobs,
+        json_schema=question.json_schema,
     )

@@ -101,6 +101,28 @@ class Sampling:
     stop: tuple[str, ...] = ()
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """Token ids and what is added to their scores."""
+    logprobs: int | None = None
+    """How many likelier tokens are told beside each; None tells no probability at all."""
+    json_schema: str | None = None
+    """What the answer has to be an instance of."""
+
+
+@dataclass(frozen=True)
+class Likely:
+    """A token and how likely it was."""
+
+    token: str
+    """As text; a piece of a character has none that is exact."""
+    logprob: float
+
+
+@dataclass(frozen=True)
+class TokenOdds(Likely):
+    """The token that was drawn, and those that were the likeliest in its place."""
+
+    top: tuple[Likely, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,6 +136,8 @@ class Delta:
     """`stop` or `length` on the last one, None before."""
     cached_tokens: int = 0
     """Prompt tokens whose KV blocks were there already."""
+    odds: tuple[TokenOdds, ...] = ()
+    """One for each token, where `logprobs` was asked for."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +156,9 @@ class Engine(Protocol):
 
     async def start(self) -> None:
         """Returns when it can generate. Raises StartError."""
+
+    def check(self, sampling: Sampling) -> None:
+        """Raises ValueError where it cannot draw so. Before anything was sent."""
 
     def generate(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> AsyncGenerator[Delta, None]:
         """Closing the generator aborts the request. Raises EngineDiedError."""

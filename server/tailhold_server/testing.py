@@ -16,10 +16,11 @@ from tailhold_api.sources import Metric
 from tailhold_server.content import Index
 from tailhold_server.errors import EngineDiedError, StartError
 from tailhold_server.health import StallClock
-from tailhold_server.ports import ChunkSource, Delta, EngineProgress, Sampling
+from tailhold_server.ports import ChunkSource, Delta, EngineProgress, Likely, Sampling, TokenOdds
 
 _BYTE_IDS = 1_000_000
 _ROLE_IDS = 2_000_000
+_TOKENS = 256
 _ROLES = ("<|system|>", "<|user|>", "<|assistant|>", "<|end|>")
 _ROLE = re.compile("|".join(re.escape(role) for role in _ROLES))
 
@@ -185,6 +186,11 @@ class StandInEngine:
             raise StartError(Reason.START_FAILED, self._start_error, final=False)
         self._alive = True
 
+    def check(self, sampling: Sampling) -> None:
+        """Its vocabulary has 256 tokens, and every schema is fine."""
+        if any(token >= _TOKENS for token, _ in sampling.logit_bias):
+            raise ValueError(f"a token id is not below {_TOKENS}")
+
     def generate(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> AsyncGenerator[Delta, None]:
         """A word is a token."""
         return self._stall_clock.watched(self._generated(request_id, prompt_ids, sampling))
@@ -202,7 +208,7 @@ class StandInEngine:
                     await self._next_token()
                     reason = _reason(place, len(words), sampling.max_tokens)
                     finished = reason is not None
-                    yield Delta(word, 1, reason)
+                    yield Delta(word, 1, reason, odds=_odds(word, sampling))
         finally:
             if not finished:
                 self.aborted.append(request_id)
@@ -263,6 +269,12 @@ class StandInEngine:
         context = before.rpartition("<|user|>")[2]
         markers = re.findall(r"^\[\d+\](?= )", context, re.MULTILINE)
         return f"You asked: {question.removesuffix('<|end|><|assistant|>')} {''.join(markers)}".rstrip()
+
+
+def _odds(word: str, sampling: Sampling) -> tuple[TokenOdds, ...]:
+    if sampling.logprobs is None:
+        return ()
+    return (TokenOdds(word, -0.5, tuple(Likely(word, -0.5 - rank) for rank in range(sampling.logprobs))),)
 
 
 def _reason(place: int, words: int, limit: int) -> str | None:

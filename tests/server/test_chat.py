@@ -140,7 +140,7 @@ async def test_a_part_that_is_no_text_is_named() -> None:
         (json.dumps(body(model="no-such-model")).encode(), 404, "model", "model_not_found"),
         (json.dumps(body(tools=[{"type": "function"}])).encode(), 400, "tools", "unsupported_parameter"),
         (json.dumps(body(n=2)).encode(), 400, "n", "unsupported_parameter"),
-        (json.dumps(body(logprobs=True)).encode(), 400, "logprobs", "unsupported_parameter"),
+        (json.dumps(body(top_logprobs=2)).encode(), 400, "top_logprobs", None),
         (json.dumps(body(rag={})).encode(), 400, "rag", "unknown_parameter"),
         (json.dumps(body(temperature="1")).encode(), 400, "temperature", None),
         (json.dumps(body(top_p=0)).encode(), 400, "top_p", None),

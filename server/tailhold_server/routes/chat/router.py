@@ -19,11 +19,12 @@ from tailhold_server.question import Question
 from tailhold_server.routes.chat.protocol import ChatRequest, parse, question
 from tailhold_server.routes.chat.wire import Frame, completion, first_chunk, step_chunk, usage_chunk
 from tailhold_server.routes.envelope import envelope
+from tailhold_server.routes.reading import body_of, json_body
 from tailhold_server.service import REVISION_HEADER, Service
 
 PATH = "/v1/chat/completions"
 
-_BODY = {"required": True, "content": {"application/json": {"schema": ChatRequest.model_json_schema()}}}
+_BODY = json_body(ChatRequest)
 
 
 def chat_router(service: Service) -> APIRouter:
@@ -34,7 +35,7 @@ def chat_router(service: Service) -> APIRouter:
     async def chat(request: Request) -> Response:
         """Answer a question from the indexed documents, at once or as a stream."""
         try:
-            asked = parse(await request.body())
+            asked = parse(await body_of(request))
             service.check_model(asked.model)
             return Completion(service, asked, question(asked))
         except ServeError as error:
@@ -95,17 +96,18 @@ class Completion(Response):
             answering.close()
 
     async def _whole(self, answering: Answering, frame: Frame, send: Send) -> None:
-        texts, reason = [], "stop"
+        texts, odds, reason = [], [], "stop"
         try:
             async with aclosing(answering.steps()) as steps:
                 async for step in steps:
                     texts.append(step.text)
+                    odds += step.odds
                     reason = step.finish_reason or reason
         except ServeError as error:
             self._service.telemetry.count(error.failure.outcome)
             raise
         self._ended_well(answering)
-        body = orjson.dumps(completion(frame, "".join(texts), reason, answering.answer))
+        body = orjson.dumps(completion(frame, "".join(texts), reason, answering.answer, odds))
         headers = (
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
