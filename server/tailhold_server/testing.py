@@ -16,7 +16,7 @@ from tailhold_api.sources import Metric
 from tailhold_server.content import Index
 from tailhold_server.errors import EngineDiedError, StartError
 from tailhold_server.health import StallClock
-from tailhold_server.ports import ChunkSource, Delta, EngineProgress, Likely, Sampling, TokenOdds
+from tailhold_server.ports import ChunkSource, Delta, Document, EngineProgress, Likely, Sampling, TokenOdds
 
 _BYTE_IDS = 1_000_000
 _ROLE_IDS = 2_000_000
@@ -70,6 +70,10 @@ class StandInEncoder:
         rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-6)
         return rows.astype(np.float32)
 
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Its words, and two."""
+        return [2 + len(text.split()) for text in texts]
+
     def _vector(self, text: str) -> NDArray[np.float32]:
         vector = np.zeros(self.dimension, np.float32)
         for word in re.findall(r"\w+", text.lower()) or ["-"]:
@@ -90,13 +94,21 @@ class StandInSearcher:
         return len(self._vectors)
 
     def search(
-        self, vectors: NDArray[np.float32], k: int, parameters: SearchParameters = BY_DEFAULT
+        self,
+        vectors: NDArray[np.float32],
+        k: int,
+        parameters: SearchParameters = BY_DEFAULT,
+        *,
+        allowed: NDArray[np.bool_] | None = None,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Padded with -1 beyond what there is, as FAISS does."""
         scores = np.full((len(vectors), k), -3.4e38, np.float32)
         ids = np.full((len(vectors), k), -1, np.int64)
         products = vectors @ self._vectors.T
-        best = np.argsort(-products, axis=1, kind="stable")[:, :k]
+        may = len(self._vectors) if allowed is None else int(allowed.sum())
+        if allowed is not None:
+            products = np.where(allowed, products, -np.inf)
+        best = np.argsort(-products, axis=1, kind="stable")[:, : min(k, may)]
         ids[:, : best.shape[1]] = best
         scores[:, : best.shape[1]] = np.take_along_axis(products, best, axis=1)
         return scores, ids
@@ -120,6 +132,17 @@ class StandInChunks:
 
     def __len__(self) -> int:
         return len(self._documents)
+
+    @property
+    def documents(self) -> Sequence[Document]:
+        """Named by the titles."""
+        found = (self.source(place) for place in range(len(self)))
+        return [Document(each.source, each.document, each.title, each.url) for each in found]
+
+    @property
+    def document_of(self) -> NDArray[np.int64]:
+        """Each chunk is one."""
+        return np.arange(len(self))
 
     def text(self, index: int) -> str:
         """The document's text."""
