@@ -13,7 +13,7 @@ from tailhold_api.index_kinds import HNSWStructure, IndexKind, IVFPQStructure, S
 from tailhold_api.placement import Placement
 from tailhold_api.pod import Pod
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
-from tailhold_api.sources import Corpus, Metric, SnapshotStore
+from tailhold_api.sources import Corpus, Metric, SnapshotStore, Uploads
 from tailhold_api.spec import Observability, Server, Spec
 
 SHORT = 10
@@ -42,6 +42,8 @@ class PodPart(Model):
     """What the server says about itself."""
     store: SnapshotStore
     """Where index snapshots are loaded from."""
+    uploads: Uploads | None = None
+    """Where clients' documents go."""
 
 
 class ContentPart(Model):
@@ -81,7 +83,7 @@ class BuildPart(Model):
     hnsw: HNSWStructure | None = None
     """For `kind: HNSW` alone."""
     rebuild: str = ""
-    """The value of the rebuild annotation: a new one builds again from the same spec."""
+    """The value of the rebuild annotation, and a mark of the uploads: a new one builds again from the same spec."""
 
 
 def pod_part(pipeline: str, spec: Spec) -> PodPart:
@@ -96,6 +98,7 @@ def pod_part(pipeline: str, spec: Spec) -> PodPart:
         server=spec.server,
         observability=spec.observability,
         store=spec.index.store,
+        uploads=spec.corpus.uploads,
     )
 
 
@@ -114,7 +117,7 @@ def content_part(spec: Spec, snapshot: str) -> ContentPart:
 def build_part(spec: Spec, rebuild: str = "") -> BuildPart:
     """What the spec's snapshot is built from."""
     return BuildPart(
-        corpus=spec.corpus,
+        corpus=_indexed(spec.corpus),
         embedder=spec.embedder,
         generator=spec.generator,
         kind=spec.index.kind,
@@ -124,6 +127,13 @@ def build_part(spec: Spec, rebuild: str = "") -> BuildPart:
         hnsw=spec.index.hnsw_structure,
         rebuild=rebuild,
     )
+
+
+def _indexed(corpus: Corpus) -> Corpus:
+    """Without what says nothing of documents: another limit is no reason to index anew."""
+    uploads = Uploads(pvc=corpus.uploads.pvc) if corpus.uploads else None
+    bare = Corpus.model_fields["min_rebuild_seconds"].default
+    return corpus.model_copy(update={"uploads": uploads, "min_rebuild_seconds": bare})
 
 
 def short(model: BaseModel) -> str:

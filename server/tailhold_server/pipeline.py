@@ -13,6 +13,7 @@ from tailhold_server.batcher import Batcher
 from tailhold_server.citations import Citation, Scanner
 from tailhold_server.content import Content, Contents
 from tailhold_server.errors import EngineDiedError, Failure, ServeError, invalid
+from tailhold_server.handlers.visible import Visible
 from tailhold_server.ports import Engine, Sampling, Tokenizer, TokenOdds
 from tailhold_server.prompt import Passage, Window, Written, arrange, compose, far_too_long, fit, shortened
 from tailhold_server.question import Dialogue, Question, dialogue, newest
@@ -91,6 +92,7 @@ class Pipeline:
         engine: Engine,
         gate: Gate,
         max_model_tokens: int,
+        visible: Visible,
         clock: Clock = time.monotonic,
     ) -> None:
         self._tokenizer = tokenizer
@@ -100,6 +102,7 @@ class Pipeline:
         self._engine = engine
         self._gate = gate
         self._limit = max_model_tokens
+        self._visible = visible
         self._clock = clock
         self._long = asyncio.Semaphore(_LONG_AT_ONCE)
         self._encode_often = lru_cache(maxsize=8192)(tokenizer.encode)
@@ -132,7 +135,9 @@ class Pipeline:
         spoken = self._limited(dialogue(content.part.prompt.system, question.messages), content.part.prompt)
         messages = await self._tokenized(spoken)
         tokenized = self._clock()
-        found = await self._retrieval.submit(Lookup(question.text, content, tokenized))
+        found = await self._retrieval.submit(
+            Lookup(question.text, content, tokenized, allowed=self._visible.mask(content.index))
+        )
         searched = self._clock()
         prepared = self._write(question, request_id, content, messages, found, began)
         await self._checked(prepared.sampling)
@@ -218,7 +223,10 @@ class Pipeline:
             content,
             prompt_ids,
             _sampling(question, content.part.prompt, min(asked, self._limit - len(prompt_ids))),
-            tuple(source_of(content.index.chunks, each.passage, number) for number, each in enumerate(kept, 1)),
+            tuple(
+                source_of(content.index.chunks, each.passage, number, self._public_url)
+                for number, each in enumerate(kept, 1)
+            ),
             truncated=len(last) < len(messages.last),
             dropped=len(ranked) - fitted.passages + len(turns) - fitted.turns + messages.dropped,
             context_tokens=sum(map(len, numbered)),

@@ -75,7 +75,7 @@ async def test_a_citation_links_to_the_document_or_to_the_servers_copy() -> None
         copy = (await server.public.get(cited[1]["url"])).json()
         assert copy["text"] == DOCUMENTS[1].text
         assert copy["title"] == "Badges"
-        missing = await server.public.get("/v1/chunks/" + "0" * 64)
+        missing = await server.public.get("/v1/sources/" + "0" * 64)
         assert missing.status_code == 404
         assert "error" in missing.json()
 

@@ -50,7 +50,9 @@ CHAT: Fields = {
     "model": _honoured("The pipeline's name or `generator.servedName`; left out or empty, the pipeline."),
     "stream": _honoured("Server-sent events, sources first."),
     "stream_options": _honoured("`include_usage`; `include_obfuscation` is accepted and adds nothing."),
-    "max_completion_tokens": _honoured("At least 1; clamped to the room that the prompt leaves. Wins over `max_tokens`."),
+    "max_completion_tokens": _honoured(
+        "At least 1; clamped to the room that the prompt leaves. Wins over `max_tokens`."
+    ),
     "max_tokens": _honoured("The older name of `max_completion_tokens`."),
     "temperature": _honoured("0 to 2; `prompt.temperature` where it is not given."),
     "top_p": _honoured("Above 0, at most 1."),
@@ -93,7 +95,9 @@ EMBEDDINGS: Fields = {
         "A text, or 1 to 2048 of them, none empty and none longer than `embedder.maxTokens` with prefix and special tokens:"
         " nothing is cut. Token ids are refused: most clients count with another tokenizer, whose ids are other words here."
     ),
-    "model": _honoured("The pipeline's name with `-embedder`, or any name that chat takes; left out or empty, the same."),
+    "model": _honoured(
+        "The pipeline's name with `-embedder`, or any name that chat takes; left out or empty, the same."
+    ),
     "encoding_format": _honoured("`float`, or `base64` of little-endian float32, which OpenAI's clients ask for."),
     "dimensions": _honoured("`embedder.dimension` alone: vectors are not shortened."),
     "input_type": _honoured(
