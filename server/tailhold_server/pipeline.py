@@ -93,6 +93,7 @@ class Pipeline:
         gate: Gate,
         max_model_tokens: int,
         visible: Visible,
+        public_url: str = "",
         clock: Clock = time.monotonic,
     ) -> None:
         self._tokenizer = tokenizer
@@ -103,6 +104,7 @@ class Pipeline:
         self._gate = gate
         self._limit = max_model_tokens
         self._visible = visible
+        self._public_url = public_url
         self._clock = clock
         self._long = asyncio.Semaphore(_LONG_AT_ONCE)
         self._encode_often = lru_cache(maxsize=8192)(tokenizer.encode)
@@ -135,9 +137,8 @@ class Pipeline:
         spoken = self._limited(dialogue(content.part.prompt.system, question.messages), content.part.prompt)
         messages = await self._tokenized(spoken)
         tokenized = self._clock()
-        found = await self._retrieval.submit(
-            Lookup(question.text, content, tokenized, allowed=self._visible.mask(content.index))
-        )
+        allowed = self._visible.mask(content.index)
+        found = await self._retrieval.submit(Lookup(question.text, content, tokenized, allowed=allowed))
         searched = self._clock()
         prepared = self._write(question, request_id, content, messages, found, began)
         await self._checked(prepared.sampling)

@@ -104,6 +104,7 @@ async def _pipeline(
         gate=Gate(service.pod.engine.max_running_requests),
         max_model_tokens=service.pod.engine.max_model_tokens,
         visible=handlers.store.visible,
+        public_url=(service.pod.server.public_url or "").rstrip("/"),
     )
     return pipeline, Started(engine, retrieval), handlers
 

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import re
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tailhold_api.conditions import Reason
 from tailhold_api.index_kinds import BY_DEFAULT, SearchParameters
-from tailhold_api.sources import Metric
+from tailhold_api.sources import UPLOADS, Metric
 from tailhold_server.content import Index
 from tailhold_server.errors import EngineDiedError, StartError
 from tailhold_server.health import StallClock
@@ -126,8 +126,9 @@ class StandInDocument:
 class StandInChunks:
     """Documents in memory, each one chunk."""
 
-    def __init__(self, documents: Sequence[StandInDocument]) -> None:
+    def __init__(self, documents: Sequence[StandInDocument], uploads: Mapping[int, str] | None = None) -> None:
         self._documents = documents
+        self._uploads = uploads or {}
         self._tokenizer = StandInTokenizer()
 
     def __len__(self) -> int:
@@ -156,14 +157,21 @@ class StandInChunks:
         """Named by the title."""
         document = self._documents[index]
         key = hashlib.sha256(f"{document.title}\0{document.text}".encode()).hexdigest()
-        name = f"{document.title.lower()}.html"
-        return ChunkSource(name, document.title, document.url, "stand-in", 0, len(document.text), key)
+        name, source = f"{document.title.lower()}.html", "stand-in"
+        if index in self._uploads:
+            name, source = self._uploads[index], UPLOADS
+        return ChunkSource(name, document.title, document.url, source, 0, len(document.text), key)
 
 
-def stand_in_index(documents: Sequence[StandInDocument], snapshot: str = "0" * 64, dimension: int = 64) -> Index:
-    """An index over documents in memory."""
+def stand_in_index(
+    documents: Sequence[StandInDocument],
+    snapshot: str = "0" * 64,
+    dimension: int = 64,
+    uploads: Mapping[int, str] | None = None,
+) -> Index:
+    """An index over documents in memory; those at the places of `uploads` are uploads with these paths."""
     encoder = StandInEncoder(dimension)
-    chunks = StandInChunks(documents)
+    chunks = StandInChunks(documents, uploads)
     vectors = encoder.encode([each.text for each in documents]) if documents else np.zeros((0, dimension), np.float32)
     return Index(snapshot, chunks, StandInSearcher(vectors), Metric.COSINE, dimension, encoder.fingerprint)
 

@@ -1,4 +1,4 @@
-"""What each field of OpenAI's requests means here: the routes act on these tables, and the reference is printed from them."""
+"""What each field of OpenAI's requests means here: the routes act on it, the reference is printed from it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,8 +44,8 @@ def _refused(says: str, *harmless: Any) -> FieldRule:
 
 CHAT: Fields = {
     "messages": _honoured(
-        "1 to 1000. Roles `system` and `developer` (one and the same), `user`, `assistant`. `content` is a text or parts of"
-        " type `text`, joined by line breaks. The last message is the user's: it is what is looked up."
+        "1 to 1000. Roles `system` and `developer` (the same), `user`, `assistant`. `content` is a text or parts"
+        " of type `text`, joined by line breaks. The last message is the user's: it is what is looked up."
     ),
     "model": _honoured("The pipeline's name or `generator.servedName`; left out or empty, the pipeline."),
     "stream": _honoured("Server-sent events, sources first."),
@@ -92,8 +92,8 @@ CHAT: Fields = {
 
 EMBEDDINGS: Fields = {
     "input": _honoured(
-        "A text, or 1 to 2048 of them, none empty and none longer than `embedder.maxTokens` with prefix and special tokens:"
-        " nothing is cut. Token ids are refused: most clients count with another tokenizer, whose ids are other words here."
+        "A text, or 1 to 2048 of them, none empty and none longer than `embedder.maxTokens` with prefix and special"
+        " tokens: nothing is cut. Token ids are refused: most clients' are another tokenizer's, other words here."
     ),
     "model": _honoured(
         "The pipeline's name with `-embedder`, or any name that chat takes; left out or empty, the same."
@@ -111,8 +111,8 @@ SEARCH: Fields = {
     "query": _honoured("A text, or 1 to 32 of them: each passage stands once, with the best of its scores."),
     "max_num_results": _honoured("1 to 50, 10 where it is not given."),
     "filters": _honoured(
-        "`eq`, `ne`, `gt`, `gte`, `lt`, `lte`, `in`, `nin`, joined by `and` and `or`, over `source`, `document`, `title`,"
-        " `file_id`, `filename` and the file's own attributes. They act inside the search: the page stays full."
+        "`eq`, `ne`, `gt`, `gte`, `lt`, `lte`, `in`, `nin`, joined by `and` and `or`, over `source`,"
+        " `document`, `title`, `file_id`, `filename` and the file's own attributes. They act inside the search: the page stays full."
     ),
     "ranking_options": _honoured("`score_threshold`; `ranker` may be `auto` or `none`: scores are the vectors' own."),
     "rewrite_query": _refused("The query is searched as it is written.", False),

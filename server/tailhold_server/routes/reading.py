@@ -11,6 +11,8 @@ from tailhold_server.errors import Failure, ServeError, invalid
 from tailhold_server.routes.fields import FieldRule, Treatment
 
 JSON = "application/json"
+COMPARISON, JUNCTION = "comparison", "junction"
+"""Branches of a filter."""
 Read = TypeVar("Read", bound="Wire")
 
 
@@ -92,5 +94,5 @@ def _where(error: ErrorDetails) -> list[int | str]:
 
 def _is_branch(part: int | str) -> bool:
     """Names of a union's branches, which pydantic puts into the path."""
-    branches = ("str", "int", "float", "bool", "constrained-list", "constrained-str", "Comparison", "Compound")
+    branches = ("str", "int", "float", "bool", "constrained-list", "constrained-str", COMPARISON, JUNCTION)
     return isinstance(part, str) and (part in branches or part.startswith(("list[", "function-", "lax-or", "nullable")))

@@ -1,15 +1,15 @@
 """Requests to a vector store, as values."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
 
 from tailhold_server.errors import invalid
 from tailhold_server.handlers.documents import Attributes
 from tailhold_server.handlers.filters import Comparing, Comparison, Filter, Junction
 from tailhold_server.handlers.store import MOST_IN_BATCH
 from tailhold_server.routes.fields import ATTACH, BATCH, SEARCH, Fields
-from tailhold_server.routes.reading import Wire
+from tailhold_server.routes.reading import COMPARISON, JUNCTION, Wire
 
 MOST_QUERIES = 32
 MOST_DEPTH = 8
@@ -38,7 +38,17 @@ class WireJunction(Wire):
     """All of the filters, or any."""
 
     type: Literal["and", "or"]
-    filters: Annotated[list["WireComparison | WireJunction"], Field(min_length=1, max_length=100)]
+    filters: Annotated[list["WireFilter"], Field(min_length=1, max_length=100)]
+
+
+def _kind(given: Any) -> str:
+    kind = given.get("type") if isinstance(given, dict) else None
+    return JUNCTION if kind in ("and", "or") else COMPARISON
+
+
+WireFilter = Annotated[
+    Annotated[WireComparison, Tag(COMPARISON)] | Annotated[WireJunction, Tag(JUNCTION)], Discriminator(_kind)
+]
 
 
 class RankingOptions(Wire):
@@ -55,7 +65,7 @@ class SearchRequest(Wire):
 
     query: str | Annotated[list[str], Field(min_length=1, max_length=MOST_QUERIES)]
     max_num_results: int = Field(10, ge=1, le=50)
-    filters: WireComparison | WireJunction | None = None
+    filters: WireFilter | None = None
     ranking_options: RankingOptions | None = None
 
     @property
