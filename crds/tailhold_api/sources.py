@@ -133,7 +133,7 @@ class Uploads(Model):
     """Largest file, refused with 413 beyond. It is written to the claim as it comes and never held in memory; the index
     Job holds one file at a time, within `index.buildMemoryMebibytes`."""
     max_files: int = restart(10000, ge=1, le=100000)
-    """Most files, refused beyond. Each look at the folder reads the name of each: more of them take longer to notice."""
+    """Most files, refused beyond. Each look at the folder reads all names: more of them take longer to notice."""
 
 
 class Chunking(Model):

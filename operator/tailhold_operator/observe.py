@@ -131,6 +131,8 @@ class Report:
     error: str = ""
     engine: Mapping[str, Any] = field(default_factory=dict)
     """What vLLM runs with, by the fields of `spec.engine`; others beside them."""
+    uploads: str | None = None
+    """Digest of the documents that clients added, empty for none; None of a pod that takes no uploads."""
 
 
 @dataclass(frozen=True)

@@ -281,6 +281,8 @@ class FakePods:
         """Words of a pod that will not have a content; empty where it takes it."""
         self.engine: Mapping[str, Any] = {}
         """What each says that its engine runs with."""
+        self.uploads: dict[str, str | None] = {}
+        """What each pod says of uploads, by its name; all that are not named say what stands at the empty name."""
         self.deaf: set[str] = set()
         """Names of pods that do not answer."""
         self.pushed: list[str] = []
@@ -296,7 +298,13 @@ class FakePods:
         content = self.content[pod.uid]
         phase = "serving" if pod.ready else "startEngine"
         return Report(
-            self._digests[pod.uid], codec.digest(content), content.snapshot, phase, {"load": 1}, engine=self.engine
+            self._digests[pod.uid],
+            codec.digest(content),
+            content.snapshot,
+            phase,
+            {"load": 1},
+            engine=self.engine,
+            uploads=self.uploads.get(pod.name, self.uploads.get("")),
         )
 
     async def progress(self, pod: Pod) -> Mapping[str, Any] | None:

@@ -17,6 +17,7 @@ from tailhold_api.parts import ContentPart, PodPart
 from tailhold_server.app import create_app, create_internal_app
 from tailhold_server.errors import StartError
 from tailhold_server.health import Phase
+from tailhold_server.refresh import Refresh, follow
 from tailhold_server.service import Service
 from tailhold_server.settings import ServerSettings
 from tailhold_server.start import Started, start
@@ -53,7 +54,14 @@ class _Server(uvicorn.Server):
 class Program:
     """One run, from start to exit code."""
 
-    def __init__(self, pod: PodPart, content: ContentPart, settings: ServerSettings, address: Address) -> None:
+    def __init__(
+        self,
+        pod: PodPart,
+        content: ContentPart,
+        settings: ServerSettings,
+        address: Address,
+        refresh: Refresh | None = None,
+    ) -> None:
         self._pod = pod
         self._content = content
         self._settings = settings
@@ -66,6 +74,7 @@ class Program:
         self._sockets = [_bound(address.host, port) for port in (address.port, address.internal_port)]
         self._public = self._uvicorn(create_app(self._service, settings))
         self._internal = self._uvicorn(create_internal_app(self._service, settings))
+        self._refresh = refresh
         self._stop = asyncio.Event()
         self._started: Started | None = None
 
@@ -99,7 +108,10 @@ class Program:
         public = asyncio.ensure_future(self._public.serve([self._sockets[0]]))
         _LOG.info("ready: %s", " ".join(f"{k} {v} ms" for k, v in self._service.phase_milliseconds.items()))
         dead = asyncio.ensure_future(self._watch())
+        following = asyncio.ensure_future(follow(self._service, self._refresh)) if self._refresh else None
         await asyncio.wait({stopped, dead}, return_when=asyncio.FIRST_COMPLETED)
+        if following is not None:
+            following.cancel()
         return await (self._died(public) if dead.done() else self._drain(public))
 
     def _failed(self, error: StartError) -> int:
@@ -174,11 +186,13 @@ def _bound(host: str, port: int) -> socket.socket:
     return listener
 
 
-def run(pod: PodPart, content: ContentPart, settings: ServerSettings, address: Address) -> int:
-    """Serve and return the exit code. Raises PortInUseError."""
+def run(
+    pod: PodPart, content: ContentPart, settings: ServerSettings, address: Address, refresh: Refresh | None = None
+) -> int:
+    """Serve and return the exit code. With `refresh` uploads are indexed. Raises PortInUseError."""
     import uvloop
 
     async def program() -> int:
-        return await Program(pod, content, settings, address).run()
+        return await Program(pod, content, settings, address, refresh).run()
 
     return uvloop.run(program())

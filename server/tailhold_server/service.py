@@ -151,6 +151,11 @@ class Service:
         """The server's metrics and the engine's."""
         return self.telemetry.text() + (self._engine.metrics_text() if self._engine else "")
 
+    @property
+    def staged(self) -> str:
+        """Digest of the documents that clients added, as of the last look; empty for none."""
+        return self._handlers.store.staged if self._handlers else ""
+
     async def look(self) -> None:
         """Look at what clients uploaded, so that what is told of it is true; a volume that fails tells what it was."""
         if self._handlers is not None:
@@ -171,7 +176,7 @@ class Service:
             "error": self.error,
             "ready": self.is_ready().ok,
             "held": self.held,
-            "uploads": {"digest": self._handlers.store.staged} if self._handlers and self.pod.uploads else None,
+            "uploads": {"digest": self.staged} if self._handlers and self.pod.uploads else None,
             "engine": self._engine.description() if self._engine else {},
             "pod": self.pod.model_dump(mode="json", by_alias=True),
             "content": content.part.model_dump(mode="json", by_alias=True) if content else {},

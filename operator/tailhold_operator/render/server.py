@@ -73,8 +73,9 @@ def _volumes(part: PodPart, identity: Identity, short: str) -> tuple[list[Manife
         part.store.claim_name,
         *pod.claim_of(part.generator.model),
         *pod.claim_of(part.embedder.model),
+        *((part.uploads.pvc.claim_name,) if part.uploads else ()),
     )
-    claims, claim_mounts = pod.claims(claimed)
+    claims, claim_mounts = pod.claims(claimed, writable=part.uploads.pvc.claim_name if part.uploads else None)
     cache, cache_mounts = pod.scratch(part.placement.cache_mebibytes)
     # vLLM keeps the blocks that are off the card in a file there.
     size = mebibytes(part.placement.shared_memory_mebibytes + part.engine.kv_offload_mebibytes)

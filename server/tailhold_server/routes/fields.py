@@ -112,7 +112,8 @@ SEARCH: Fields = {
     "max_num_results": _honoured("1 to 50, 10 where it is not given."),
     "filters": _honoured(
         "`eq`, `ne`, `gt`, `gte`, `lt`, `lte`, `in`, `nin`, joined by `and` and `or`, over `source`,"
-        " `document`, `title`, `file_id`, `filename` and the file's own attributes. They act inside the search: the page stays full."
+        " `document`, `title`, `file_id`, `filename` and the file's own attributes. They act within the search, whose"
+        " page stays full."
     ),
     "ranking_options": _honoured("`score_threshold`; `ranker` may be `auto` or `none`: scores are the vectors' own."),
     "rewrite_query": _refused("The query is searched as it is written.", False),
