@@ -11,6 +11,7 @@ from tailhold_server.routes.envelope import install
 from tailhold_server.routes.files import PATH as FILES
 from tailhold_server.routes.files import files_router
 from tailhold_server.routes.internal import internal_router
+from tailhold_server.routes.openapi import document
 from tailhold_server.routes.vector_stores.router import vector_stores_router
 from tailhold_server.service import Service
 from tailhold_server.settings import ServerSettings
@@ -30,6 +31,7 @@ def create_app(service: Service, settings: ServerSettings) -> FastAPI:
     app.include_router(files_router(service))
     app.include_router(vector_stores_router(service))
     app.include_router(catalogue_router(service))
+    app.openapi = document(app)  # type: ignore[method-assign]
     return app
 
 

@@ -17,6 +17,7 @@ from tailhold_api.parts import ContentPart, PodPart
 from tailhold_server.app import create_app, create_internal_app
 from tailhold_server.errors import StartError
 from tailhold_server.health import Phase
+from tailhold_server.protocol import Protocol
 from tailhold_server.refresh import Refresh, follow
 from tailhold_server.service import Service
 from tailhold_server.settings import ServerSettings
@@ -163,6 +164,7 @@ class Program:
         return _Server(
             uvicorn.Config(
                 app,  # type: ignore[arg-type]
+                http=Protocol,
                 log_config=None,
                 access_log=False,
                 lifespan="off",
