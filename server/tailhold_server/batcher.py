@@ -122,10 +122,11 @@ class Batcher(Generic[Item, Result]):
         if future.cancelled():
             return
         try:
-            outcome: tuple[Other | None, Exception | None] = work(), None
+            result = work()
         except Exception as error:
-            outcome = None, error
-        self._hand_over([(future, *outcome)])
+            self._hand_over([(future, None, error)])
+        else:
+            self._hand_over([(future, result, None)])
 
     def _settle(self, batch: list[_Waiting[Item, Result]]) -> None:
         try:

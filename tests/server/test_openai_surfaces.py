@@ -15,7 +15,7 @@ from openai.types import EmbeddingCreateParams, FileCreateParams, VectorStoreSea
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase
 from openai.types.vector_stores import FileBatchCreateParams
 from openai.types.vector_stores import FileCreateParams as AddParams
-from rag_server import DOCUMENTS, OTHER_SNAPSHOT, Running, body, content_part, running
+from rag_server import DOCUMENTS, OTHER_SNAPSHOT, body, client_of, content_part, running
 
 from tailhold_server.app import create_app
 from tailhold_server.routes.fields import ATTACH, BATCH, CHAT, EMBEDDINGS, FILES, SEARCH, Fields, Treatment
@@ -23,10 +23,6 @@ from tailhold_server.settings import ServerSettings
 from tailhold_server.testing import StandInDocument, StandInEncoder, stand_in_index
 
 MANY = tuple(StandInDocument(f"Note{n}", f"The office note number {n} about closing.") for n in range(60))
-
-
-def client_of(server: Running) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(api_key="none", base_url="http://docs/v1", http_client=server.public, max_retries=0)
 
 
 @asynccontextmanager

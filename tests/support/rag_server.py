@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import openai
 
 from tailhold_api.engine import Engine
 from tailhold_api.index_kinds import IndexKind
@@ -107,6 +108,11 @@ class Running:
 def body(content: Any = "When does the office close?", **fields: Any) -> dict[str, Any]:
     """A request's body."""
     return {"model": "docs", "messages": [{"role": "user", "content": content}]} | fields
+
+
+def client_of(server: Running) -> openai.AsyncOpenAI:
+    """The unmodified client of a server behind ASGI."""
+    return openai.AsyncOpenAI(api_key="none", base_url="http://docs/v1", http_client=server.public, max_retries=0)
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ and no file chooses which of its types is made.
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 import faiss
 import numpy as np
@@ -22,7 +22,7 @@ Vectors = NDArray[np.float32]
 Ids = NDArray[np.int64]
 
 
-Selector = faiss.IDSelector | None
+Selector = Any
 _FEW = 4096
 """So many are compared one by one: an index is no quicker, and finds less."""
 
@@ -30,7 +30,7 @@ _FEW = 4096
 class Candidates(Protocol):
     """Finds what may be among the best."""
 
-    def find(self, questions: Vectors, k: int, parameters: SearchParameters, may: Selector = None) -> Ids:
+    def find(self, questions: Vectors, k: int, parameters: SearchParameters, may: Selector | None = None) -> Ids:
         """At least k ids a question, -1 where there are fewer."""
 
     def rows(self, ids: Ids) -> Vectors:
@@ -87,7 +87,7 @@ class FaissSearcher:
         return scores, ids
 
 
-def selector(allowed: NDArray[np.bool_] | None) -> Selector:
+def selector(allowed: NDArray[np.bool_] | None) -> Selector | None:
     """FAISS's own form of it."""
     if allowed is None:
         return None
@@ -113,7 +113,7 @@ class HNSWCandidates:
         flat = faiss.downcast_index(index.storage)
         self._rows: Vectors = faiss.rev_swig_ptr(flat.get_xb(), index.ntotal * index.d).reshape(-1, index.d)
 
-    def find(self, questions: Vectors, k: int, parameters: SearchParameters, may: Selector = None) -> Ids:
+    def find(self, questions: Vectors, k: int, parameters: SearchParameters, may: Selector | None = None) -> Ids:
         """All that the walk through the graph kept."""
         kept = max(k, parameters.ef_search)
         told = faiss.SearchParametersHNSW(efSearch=kept, **({"sel": may} if may else {}))
@@ -133,7 +133,7 @@ class IVFPQCandidates:
         self._vectors = vectors
         self._cosine = cosine
 
-    def find(self, questions: Vectors, k: int, parameters: SearchParameters, may: Selector = None) -> Ids:
+    def find(self, questions: Vectors, k: int, parameters: SearchParameters, may: Selector | None = None) -> Ids:
         """The best by their codes in the probed lists."""
         most = max(k, min(k * parameters.rescore_factor, MOST_CANDIDATES))
         selected = {"sel": may} if may else {}

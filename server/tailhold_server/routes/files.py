@@ -14,6 +14,7 @@ from tailhold_server.uploads.folder import About, Incoming, shown_name
 
 PATH = "/v1/files"
 PURPOSES = ("assistants", "user_data")
+_BYTES = "application/octet-stream"
 _FORM = {
     "type": "object",
     "required": ["file", "purpose"],
@@ -64,15 +65,14 @@ def files_router(service: Service) -> APIRouter:
         """One of them."""
         return file_body(file_id, await service.handlers.store.file(file_id))
 
-    @router.get(PATH + "/{file_id}/content")
+    @router.get(PATH + "/{file_id}/content", response_class=Response, responses={200: {"content": {_BYTES: {}}}})
     async def content(file_id: str) -> Response:
         """Its bytes. A browser saves them and runs nothing of them."""
         store = service.handlers.store
         about = await store.file(file_id)
         path = await store.content(file_id)
         headers = {"x-content-type-options": "nosniff", "content-security-policy": "sandbox"}
-        kind, name = "application/octet-stream", shown_name(about.filename)
-        return FileResponse(path, media_type=kind, filename=name, headers=headers)
+        return FileResponse(path, media_type=_BYTES, filename=shown_name(about.filename), headers=headers)
 
     @router.delete(PATH + "/{file_id}")
     async def delete(file_id: str) -> dict[str, Any]:

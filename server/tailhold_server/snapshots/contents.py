@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from tailhold_api.index_kinds import HNSWStructure, IndexKind, IVFPQStructure
 from tailhold_api.sources import Metric
-from tailhold_server.ports import Document
+from tailhold_server.ports import Document as Document
 from tailhold_server.snapshots import manifest as names
 from tailhold_server.snapshots.manifest import Manifest, StoredFile
 from tailhold_server.snapshots.structure import Structure, structure_files

@@ -15,6 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 from tailhold_server import sse
 from tailhold_server.errors import Failure, ServeError
 from tailhold_server.pipeline import Answering
+from tailhold_server.ports import TokenOdds
 from tailhold_server.question import Question
 from tailhold_server.routes.chat.protocol import ChatRequest, parse, question
 from tailhold_server.routes.chat.wire import Frame, completion, first_chunk, step_chunk, usage_chunk
@@ -96,7 +97,8 @@ class Completion(Response):
             answering.close()
 
     async def _whole(self, answering: Answering, frame: Frame, send: Send) -> None:
-        texts, odds, reason = [], [], "stop"
+        texts, reason = [], "stop"
+        odds: list[TokenOdds] = []
         try:
             async with aclosing(answering.steps()) as steps:
                 async for step in steps:
