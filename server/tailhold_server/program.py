@@ -109,7 +109,7 @@ class Program:
         public = asyncio.ensure_future(self._public.serve([self._sockets[0]]))
         _LOG.info("ready: %s", " ".join(f"{k} {v} ms" for k, v in self._service.phase_milliseconds.items()))
         dead = asyncio.ensure_future(self._watch())
-        following = asyncio.ensure_future(follow(self._service, self._refresh)) if self._refresh else None
+        following = asyncio.ensure_future(follow(self._service, self._refresh)) if self._pod.uploads else None
         await asyncio.wait({stopped, dead}, return_when=asyncio.FIRST_COMPLETED)
         if following is not None:
             following.cancel()

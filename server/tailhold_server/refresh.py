@@ -1,4 +1,4 @@
-"""Without a cluster the server itself has its index built anew for uploads, and takes it up."""
+"""A running server follows the uploads: deletions, and without a cluster the index that it has built for them."""
 
 import asyncio
 import logging
@@ -34,13 +34,16 @@ def is_due(staged: str, built: str, *, since: float | None, now: float, least_se
     return staged != built and (since is None or now - since >= least_seconds)
 
 
-async def follow(service: Service, refresh: Refresh) -> None:
-    """Until it is cancelled. A build that fails is tried again with the next change alone."""
-    built, since = refresh.built, None
+async def follow(service: Service, refresh: Refresh | None) -> None:
+    """Notice what other pods were told to delete, and with `refresh` build, until it is cancelled.
+
+    A build that fails is tried again with the next change alone.
+    """
+    built, since = refresh.built if refresh else "", None
     while True:
         await service.look()
         staged = service.staged
-        if is_due(staged, built, since=since, now=time.monotonic(), least_seconds=refresh.least_seconds):
+        if refresh and is_due(staged, built, since=since, now=time.monotonic(), least_seconds=refresh.least_seconds):
             built, since = staged, time.monotonic()
             await _rebuild(service, refresh, staged)
         await asyncio.sleep(_LOOK_SECONDS)

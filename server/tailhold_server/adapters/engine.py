@@ -85,11 +85,14 @@ class VllmEngine:
 
     def check(self, sampling: Sampling) -> None:
         """What vLLM itself would refuse: a token that the vocabulary has not, a schema that no grammar can hold."""
-        if sampling.logit_bias or sampling.json_schema:
-            knows = self._llm.input_processor
-            _sampling_params(sampling).verify(
-                knows.model_config, knows.speculative_config, knows.structured_outputs_config, knows.tokenizer
-            )
+        from vllm.exceptions import VLLMValidationError
+
+        knows = self._llm.input_processor
+        given = (knows.model_config, knows.speculative_config, knows.structured_outputs_config, knows.tokenizer)
+        try:
+            _sampling_params(sampling).verify(*given)
+        except VLLMValidationError as error:
+            raise ValueError(str(error)) from error
 
     def generate(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> AsyncGenerator[Delta, None]:
         """Text comes detokenised, in whole characters; several tokens at once for a slow reader."""
