@@ -6,25 +6,12 @@ from typing import ClassVar
 from tailhold_api.engine import Engine
 from tailhold_api.fields import Model, Rule, part, policy, restart
 from tailhold_api.index_kinds import IVFPQ, MOST_CANDIDATES, Rescore
+from tailhold_api.observability import Observability
 from tailhold_api.placement import Placement
 from tailhold_api.pod import Pod
+from tailhold_api.rpc import Grpc
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
 from tailhold_api.sources import Corpus, Index
-
-
-class LogLevel(StrEnum):
-    """How much the server logs; never questions or answers."""
-
-    DEBUG = "Debug"
-    INFO = "Info"
-    WARNING = "Warning"
-
-
-class Observability(Model):
-    """What the server says about itself."""
-
-    log_level: LogLevel = restart(LogLevel.INFO)
-    """Lowest level that is logged."""
 
 
 class Server(Model):
@@ -41,6 +28,8 @@ class Server(Model):
     public_url: str | None = restart(None, max_length=1000, pattern=r"^https?://[^ ?#]+$")
     """Where clients reach the pipeline from outside, as in `https://rag.example.com`. Citations of documents without a
     `baseUrl` link to the server's own copy below it; without it they are paths from the server's root."""
+    grpc: Grpc = part(Grpc)
+    """The gRPC surface."""
 
 
 class RolloutStrategy(StrEnum):

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tailhold_api.serving import Batching
 
@@ -15,6 +15,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Other = TypeVar("Other")
 
+_Outcome = tuple[asyncio.Future[Any], Any, Exception | None]
+"""A future and what it gets: a result of its own kind, or an error."""
 PATIENCE_SECONDS = 1.0
 """Work that lets questions go first is done after so long all the same."""
 
@@ -136,16 +138,16 @@ class Batcher(Generic[Item, Result]):
         else:
             self._hand_over([(each.future, result, None) for each, result in zip(batch, results, strict=True)])
 
-    def _hand_over(self, outcomes: list[tuple[asyncio.Future[Other], Other | None, Exception | None]]) -> None:
+    def _hand_over(self, outcomes: list[_Outcome]) -> None:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_resolve, outcomes)
 
 
-def _resolve(outcomes: list[tuple[asyncio.Future[Other], Other | None, Exception | None]]) -> None:
+def _resolve(outcomes: list[_Outcome]) -> None:
     for future, result, error in outcomes:
         if future.done():
             continue
         if error is not None:
             future.set_exception(error)
         else:
-            future.set_result(result)  # type: ignore[arg-type]  # no error: the result is one
+            future.set_result(result)

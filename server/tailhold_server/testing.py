@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import re
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,8 +17,18 @@ from tailhold_api.sources import UPLOADS, Metric
 from tailhold_server.content import Index
 from tailhold_server.errors import EngineDiedError, StartError
 from tailhold_server.health import StallClock
-from tailhold_server.ports import ChunkSource, Delta, Document, EngineProgress, Likely, Sampling, TokenOdds
+from tailhold_server.ports import (
+    ChunkSource,
+    Delta,
+    Document,
+    EngineProgress,
+    EngineTimes,
+    Likely,
+    Sampling,
+    TokenOdds,
+)
 
+_REMEMBERED = 64
 _BYTE_IDS = 1_000_000
 _ROLE_IDS = 2_000_000
 _TOKENS = 256
@@ -194,11 +205,11 @@ class StandInEngine:
         self.seconds_per_token = seconds_per_token
         self.answer = answer
         """What it says; None says the question."""
-        self.aborted: list[str] = []
-        """Requests that were ended from outside."""
-        self.prompts: list[list[int]] = []
-        """What it was given."""
-        self.samplings: list[Sampling] = []
+        self.aborted: deque[str] = deque(maxlen=_REMEMBERED)
+        """The last requests that were ended from outside."""
+        self.prompts: deque[list[int]] = deque(maxlen=_REMEMBERED)
+        """What it was given lately."""
+        self.samplings: deque[Sampling] = deque(maxlen=_REMEMBERED)
         """How it was to draw the tokens of each."""
         self._start_seconds = start_seconds
         self._start_error = start_error
@@ -234,12 +245,16 @@ class StandInEngine:
         finished = False
         try:
             async with self._slots:
+                scheduled = first = time.monotonic()
                 words = self._words(prompt_ids, sampling)
                 for place, word in enumerate(words[: sampling.max_tokens], 1):
                     await self._next_token()
+                    now = time.monotonic()
+                    first = now if place == 1 else first
                     reason = _reason(place, len(words), sampling.max_tokens)
                     finished = reason is not None
-                    yield Delta(word, 1, reason, odds=_odds(word, sampling))
+                    times = EngineTimes(scheduled, first, now)
+                    yield Delta(word, 1, reason, times=times, odds=_odds(word, sampling))
         finally:
             if not finished:
                 self.aborted.append(request_id)

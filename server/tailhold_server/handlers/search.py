@@ -1,7 +1,6 @@
 """Passages for a query, without an answer."""
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -71,7 +70,7 @@ class Search:
         if wanted is not None:
             chosen = await asyncio.to_thread(_chosen, content, wanted, own)
             allowed = chosen if allowed is None else chosen & allowed
-        lookups = (Lookup(text, content, time.monotonic(), most, min_score, allowed) for text in queries)
+        lookups = (Lookup(text, content, most, min_score, allowed) for text in queries)
         found = await asyncio.gather(*(self._retrieval.submit(each) for each in lookups))
         return [_hit(content, each, own) for each in best([each.passages for each in found], most)]
 
