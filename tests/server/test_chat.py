@@ -397,7 +397,7 @@ async def test_pipeline_and_served_name_are_one_model(name: str | None) -> None:
         listed = (await server.public.get("/v1/models")).json()["data"]
         tuning = (await server.internal.get("/v1/tuning")).json()
     assert answer.json()["model"] == (name or "org/assistant")
-    assert [each["id"] for each in listed] == ["org/assistant", "docs"]
+    assert [each["id"] for each in listed] == ["org/assistant", "docs", "docs-embedder"]
     assert answer.headers["x-tailhold-revision"] == tuning["revision"]
 
 
