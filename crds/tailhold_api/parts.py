@@ -15,7 +15,7 @@ from tailhold_api.observability import Observability
 from tailhold_api.placement import Placement
 from tailhold_api.pod import Pod
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
-from tailhold_api.sources import Corpus, Metric, SnapshotStore
+from tailhold_api.sources import Corpus, Metric, SnapshotStore, Uploads
 from tailhold_api.spec import Server, Spec
 
 SHORT = 10
@@ -46,6 +46,8 @@ class PodPart(Model):
     """Where index snapshots are loaded from."""
     audit_sink: AuditSink | None = None
     """Where audit records are kept; none are without it."""
+    uploads: Uploads | None = None
+    """Where clients' documents go."""
 
 
 class ContentPart(Model):
@@ -87,7 +89,7 @@ class BuildPart(Model):
     hnsw: HNSWStructure | None = None
     """For `kind: HNSW` alone."""
     rebuild: str = ""
-    """The value of the rebuild annotation: a new one builds again from the same spec."""
+    """The value of the rebuild annotation, and a mark of the uploads: a new one builds again from the same spec."""
 
 
 def pod_part(pipeline: str, spec: Spec) -> PodPart:
@@ -103,6 +105,7 @@ def pod_part(pipeline: str, spec: Spec) -> PodPart:
         observability=spec.observability,
         store=spec.index.store,
         audit_sink=spec.audit.sink,
+        uploads=spec.corpus.uploads,
     )
 
 
@@ -122,7 +125,7 @@ def content_part(spec: Spec, snapshot: str) -> ContentPart:
 def build_part(spec: Spec, rebuild: str = "") -> BuildPart:
     """What the spec's snapshot is built from."""
     return BuildPart(
-        corpus=spec.corpus,
+        corpus=_indexed(spec.corpus),
         embedder=spec.embedder,
         generator=spec.generator,
         kind=spec.index.kind,
@@ -132,6 +135,13 @@ def build_part(spec: Spec, rebuild: str = "") -> BuildPart:
         hnsw=spec.index.hnsw_structure,
         rebuild=rebuild,
     )
+
+
+def _indexed(corpus: Corpus) -> Corpus:
+    """Without what says nothing of documents: another limit is no reason to index anew."""
+    uploads = Uploads(pvc=corpus.uploads.pvc) if corpus.uploads else None
+    bare = Corpus.model_fields["min_rebuild_seconds"].default
+    return corpus.model_copy(update={"uploads": uploads, "min_rebuild_seconds": bare})
 
 
 def short(model: BaseModel) -> str:

@@ -26,6 +26,9 @@ class Server(Model):
     startup_seconds: int = restart(1800, ge=60, le=86400)
     """How long a start may take: fetching and loading weights, loading the index, warming up. Beyond it the pod is
     restarted."""
+    public_url: str | None = restart(None, max_length=1000, pattern=r"^https?://[^ ?#]+$")
+    """Where clients reach the pipeline from outside, as in `https://rag.example.com`. Citations of documents without a
+    `baseUrl` link to the server's own copy below it; without it they are paths from the server's root."""
     grpc: Grpc = part(Grpc)
     """The gRPC surface."""
 

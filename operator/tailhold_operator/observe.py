@@ -141,6 +141,8 @@ class Report:
     """What vLLM runs with, by the fields of `spec.engine`; others beside them."""
     audit: ChainHead | None = None
     """None where nothing is recorded."""
+    uploads: str | None = None
+    """Digest of the documents that clients added, empty for none; None of a pod that takes no uploads."""
 
 
 @dataclass(frozen=True)
