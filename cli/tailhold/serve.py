@@ -152,14 +152,12 @@ class _Teller:
 
 
 def _run(pod: PodPart, content: ContentPart, host: str, port: int, internal_port: int) -> int:
+    from tailhold_server.logs import configure
     from tailhold_server.program import Address, PortInUseError, run
     from tailhold_server.settings import ServerSettings
 
     levels = {LogLevel.DEBUG: logging.DEBUG, LogLevel.INFO: logging.INFO, LogLevel.WARNING: logging.WARNING}
-    logging.basicConfig(
-        level=levels[pod.observability.log_level], format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    configure(levels[pod.observability.log_level])
     try:
         return run(pod, content, ServerSettings(), Address(host, port, internal_port))
     except PortInUseError as error:

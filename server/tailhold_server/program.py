@@ -17,6 +17,7 @@ from tailhold_api.parts import ContentPart, PodPart
 from tailhold_server.app import create_app, create_internal_app
 from tailhold_server.errors import StartError
 from tailhold_server.health import Phase
+from tailhold_server.logs import unhandled
 from tailhold_server.service import Service
 from tailhold_server.settings import ServerSettings
 from tailhold_server.start import Started, start
@@ -72,6 +73,7 @@ class Program:
     async def run(self) -> int:
         """Serve until a signal, or until it cannot go on. Returns the exit code."""
         loop = asyncio.get_running_loop()
+        loop.set_exception_handler(unhandled)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         internal = asyncio.ensure_future(self._internal.serve([self._sockets[1]]))
