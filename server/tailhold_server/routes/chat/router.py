@@ -97,6 +97,9 @@ class Completion(Response):
             self._service.telemetry.count(error.failure.outcome)
             trail.left(error.failure.outcome)
             raise
+        except Exception:
+            trail.left("failed")
+            raise
         finally:
             trail.left("client_closed")
             answering.close()
