@@ -77,7 +77,13 @@ async def _ask(app: Any) -> Times:
             bodies.append(time.perf_counter())
 
     path = "/v1/chat/completions"
-    scope = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "path": path}
+    scope: dict[str, Any] = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "POST",
+        "path": path,
+    }
     scope |= {"raw_path": path.encode(), "query_string": b"", "headers": [], "scheme": "http", "root_path": ""}
     await app(scope, receive, send)
     return Times(1000 * (bodies[0] - began), 1000 * (bodies[-1] - began))

@@ -23,6 +23,7 @@ from program_process import ServerProcess, free_port, termination
 
 from tailhold.demo import EMBEDDER, GENERATOR, ensure_models
 from tailhold.serve import cache_folder
+from tailhold_server.audit.verify import records_of, verify
 
 pytestmark = pytest.mark.engine
 
@@ -42,6 +43,7 @@ SPEC: dict[str, Any] = {
     "engine": {"enforceEager": True, "kvCacheMebibytes": 256, "maxModelTokens": 1056, "blockSizeTokens": 32},
     "placement": {"gpu": {"count": 0}, "cpu": {"cores": 2}},
     "server": {"drainSeconds": 5},
+    "audit": {"sink": {"pvc": {"claimName": "audit"}}},
 }
 
 _SERVE = (
@@ -275,6 +277,9 @@ def test_an_engine_killed_is_seen_and_ends_the_server(server: ServerProcess, cli
     asked.join(10)
     assert '"error":{"message"' in ends[0]
     assert termination(server)["reason"] == "NotReady"
+    audit = server.log.parent / "claims" / "audit"
+    assert verify(audit).findings == ()
+    assert [each["outcome"] for each in records_of(audit) if each["kind"] == "ended"][-1] == "failed"
     log = server.log.read_text()
     assert not re.search(rf"{MARKER}|office closes|prompt_token_ids=\[\d", log)
 
