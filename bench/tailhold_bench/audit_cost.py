@@ -84,7 +84,14 @@ async def _ask(app: Any) -> Times:
         "method": "POST",
         "path": path,
     }
-    scope |= {"raw_path": path.encode(), "query_string": b"", "headers": [], "scheme": "http", "root_path": ""}
+    scope |= {
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [],
+        "scheme": "http",
+        "root_path": "",
+    }
     await app(scope, receive, send)
     return Times(1000 * (bodies[0] - began), 1000 * (bodies[-1] - began))
 

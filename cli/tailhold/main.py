@@ -134,13 +134,18 @@ def serve(
     ] = None,
     port: Annotated[int, typer.Option(help="Port for clients.")] = 8000,
     internal_port: Annotated[int, typer.Option(help="Port for probes and metrics.")] = 8001,
+    grpc_port: Annotated[int, typer.Option(help="Port for clients of gRPC.")] = 9000,
+    otlp: Annotated[
+        str | None, typer.Option(help="Send traces to this collector, as http://127.0.0.1:4318 (OTLP over HTTP).")
+    ] = None,
 ) -> None:
     """Serve a RagPipeline here, without a cluster: the same program that the pods run."""
     from tailhold.serve import serve as run
 
     everywhere = "0.0.0.0"  # noqa: S104  a pod is reached from outside
     address = host or ("127.0.0.1" if manifest else everywhere)
-    sys.exit(run(manifest, pod=pod, content=content, host=address, port=port, internal_port=internal_port))
+    ports = {"port": port, "internal_port": internal_port, "grpc_port": grpc_port}
+    sys.exit(run(manifest, pod=pod, content=content, host=address, **ports, otlp=otlp))
 
 
 @app.command()
@@ -229,11 +234,12 @@ def ask(
     question: Annotated[str, typer.Argument(help="What you want to know.")],
     url: Annotated[str, typer.Option(help="Where the pipeline is served, ending in /v1.")] = "http://127.0.0.1:8000/v1",
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer.")] = None,
+    trace: Annotated[bool, typer.Option("--trace", help="Show where the time went, stage by stage.")] = False,
 ) -> None:
     """Ask a served pipeline; the answer streams, sources and the time of each stage follow."""
     from tailhold.asking import print_answer
 
-    print_answer(Console(), url, question, max_tokens)
+    print_answer(Console(), url, question, max_tokens, trace=trace)
 
 
 @app.command()

@@ -16,8 +16,8 @@ from tailhold.manifest import ManifestError, lines_of, read_manifest
 from tailhold.terminal import run_apart
 from tailhold_api import names
 from tailhold_api.codec import digest, dump, load
+from tailhold_api.observability import LogLevel, Otlp
 from tailhold_api.parts import BuildPart, ContentPart, PodPart, build_part, content_part, pod_part
-from tailhold_api.spec import LogLevel
 from tailhold_api.status import Progress
 
 Parsed = TypeVar("Parsed", bound=BaseModel)
@@ -36,15 +36,21 @@ def serve(
     host: str = "0.0.0.0",  # noqa: S104  a pod is reached from outside
     port: int = names.HTTP_PORT,
     internal_port: int = names.INTERNAL_PORT,
+    grpc_port: int = names.GRPC_PORT,
+    otlp: str | None = None,
 ) -> int:
     """Serve until stopped and return the exit code: 2 where trying again cannot help.
 
     With `manifest` no cluster is needed: its index is built first where the volume has none. Without it,
-    `pod` and `content` are read, by default where a pod has them. Raises ServeFailedError.
+    `pod` and `content` are read, by default where a pod has them. Traces go to `otlp`, a collector's URL, where the
+    spec names another. Raises ServeFailedError.
     """
+    if otlp is not None:
+        os.environ["TAILHOLD_OTLP_ENDPOINT"] = _collector(otlp)
+    address = (host, port, internal_port, grpc_port)
     if manifest is not None:
         made = _from_manifest(manifest)
-        serving = partial(_run, *made, host, port, internal_port)
+        serving = partial(_run, *made, address)
         return run_apart(serving) if os.isatty(0) else serving()
     if pod is None and content is None and not Path(names.POD_PART_PATH).exists():
         raise ServeFailedError("name a manifest, as in `tailhold serve examples/ragpipeline.yaml`")
@@ -52,7 +58,14 @@ def serve(
         _read(PodPart, pod or Path(names.POD_PART_PATH)),
         _read(ContentPart, content or Path(names.CONTENT_PATH)),
     )
-    return _run(*parts, host, port, internal_port)
+    return _run(*parts, address)
+
+
+def _collector(url: str) -> str:
+    try:
+        return Otlp(endpoint=url).endpoint
+    except ValidationError:
+        raise ServeFailedError(f"--otlp {url}: give the URL of a collector, as http://127.0.0.1:4318") from None
 
 
 def _read(kind: type[Parsed], path: Path) -> Parsed:
@@ -151,7 +164,7 @@ class _Teller:
             print(progress.step, file=sys.stderr, flush=True)
 
 
-def _run(pod: PodPart, content: ContentPart, host: str, port: int, internal_port: int) -> int:
+def _run(pod: PodPart, content: ContentPart, address: tuple[str, int, int, int]) -> int:
     from tailhold_server.logs import configure
     from tailhold_server.program import Address, PortInUseError, run
     from tailhold_server.settings import ServerSettings
@@ -159,6 +172,6 @@ def _run(pod: PodPart, content: ContentPart, host: str, port: int, internal_port
     levels = {LogLevel.DEBUG: logging.DEBUG, LogLevel.INFO: logging.INFO, LogLevel.WARNING: logging.WARNING}
     configure(levels[pod.observability.log_level])
     try:
-        return run(pod, content, ServerSettings(), Address(host, port, internal_port))
+        return run(pod, content, ServerSettings(), Address(*address))
     except PortInUseError as error:
         raise ServeFailedError(str(error)) from error

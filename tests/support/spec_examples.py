@@ -24,6 +24,7 @@ _NEIGHBOURS: dict[str, Any] = {"topologyKey": "kubernetes.io/hostname"}
 BESIDE: dict[str, dict[str, Any]] = {
     "audit": {"sink": {"pvc": {"claimName": "audit"}}},
     "env[]": {"name": "A"},
+    "otlp": {"endpoint": "http://collector:4318"},
     "podAffinityTerm": _NEIGHBOURS,
     "preferredDuringSchedulingIgnoredDuringExecution[]": {"weight": 1},
     "requiredDuringSchedulingIgnoredDuringExecution[]": _NEIGHBOURS,
