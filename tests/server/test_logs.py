@@ -11,8 +11,8 @@ import pytest
 import uvicorn
 from rag_server import DOCUMENTS, body, content_part, pod_part, running
 
+from tailhold_api.observability import LogLevel, Observability
 from tailhold_api.serving import Overflow, Prompt
-from tailhold_api.spec import LogLevel, Observability
 from tailhold_server.app import create_app
 from tailhold_server.logs import ContentFreeFormatter, unhandled
 from tailhold_server.ports import Delta
