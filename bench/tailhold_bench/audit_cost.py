@@ -54,7 +54,7 @@ async def _serving(claims: Path, sink: AuditSink | None, records: Records) -> As
     content = ContentPart(snapshot=_SNAPSHOT, recording=Recording(records=records))
     index = stand_in_index([StandInDocument(f"Page {each}", f"Text of page {each}.") for each in range(20)], _SNAPSHOT)
     service, settings = Service(pod), ServerSettings(claims=claims)
-    backend = Backend(StandInEncoder, StandInTokenizer, lambda _: index, StandInEngine(running_limit=256))
+    backend = Backend(StandInEncoder, StandInTokenizer, lambda _: index, StandInEngine(running_limit=256), claims)
     service.auditor = await open_auditor(service, content.recording, settings)
     started = await start_with(backend, service, content)
     yield create_app(service, settings)
