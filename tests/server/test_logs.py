@@ -6,20 +6,26 @@ import logging
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
+import grpc
 import httpx
 import pytest
 import uvicorn
+from program_process import free_port
 from rag_server import DOCUMENTS, body, content_part, pod_part, running
 
 from tailhold_api.observability import LogLevel, Observability
+from tailhold_api.rpc import Grpc
 from tailhold_api.serving import Overflow, Prompt
 from tailhold_server.app import create_app
 from tailhold_server.logs import ContentFreeFormatter, unhandled
 from tailhold_server.ports import Delta
+from tailhold_server.rpc import rag_pb2 as api
+from tailhold_server.rpc.server import RpcServer
 from tailhold_server.settings import ServerSettings
 from tailhold_server.testing import StandInDocument, StandInEngine, StandInTokenizer
 
 MARKER = "Zanzibarquark"
+ASK = "/tailhold.v1.Rag/Ask"
 KEY = {"authorization": f"Bearer sk-{MARKER}"}
 SECRET = (*DOCUMENTS, StandInDocument(f"Secret {MARKER}", f"The word is {MARKER}."))
 
@@ -111,6 +117,20 @@ async def test_an_error_that_quotes_the_question_is_logged_without_its_words(log
         )
     assert "ValueError (its words are not logged)" in log.getvalue()
     assert "in _generated" in log.getvalue(), "where it came from is"
+    assert MARKER not in log.getvalue()
+
+
+async def test_grpc_logs_an_error_without_its_words_too(log: io.StringIO) -> None:
+    async with running(documents=SECRET, engine=Quoting()) as server:
+        rpc, port = RpcServer(server.service, Grpc()), free_port()
+        await rpc.start("127.0.0.1", port)
+        asked = api.AskRequest(messages=[api.Message(role=api.ROLE_USER, text=f"What is {MARKER}?")])
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            ask = channel.unary_stream(ASK, api.AskRequest.SerializeToString, api.AskResponse.FromString)
+            with pytest.raises(grpc.aio.AioRpcError) as failed:
+                _ = [part async for part in ask(asked, timeout=20)]
+        await rpc.drain(0)
+    assert MARKER not in f"{failed.value.details()}{failed.value.debug_error_string()}"
     assert MARKER not in log.getvalue()
 
 
