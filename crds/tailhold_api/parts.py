@@ -13,7 +13,7 @@ from tailhold_api.index_kinds import HNSWStructure, IndexKind, IVFPQStructure, S
 from tailhold_api.placement import Placement
 from tailhold_api.pod import Pod
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
-from tailhold_api.sources import Corpus, Metric, SnapshotStore
+from tailhold_api.sources import Corpus, Metric, SnapshotSource, SnapshotStore
 from tailhold_api.spec import Observability, Server, Spec
 
 SHORT = 10
@@ -40,8 +40,10 @@ class PodPart(Model):
     """The serving program."""
     observability: Observability = part(Observability)
     """What the server says about itself."""
-    store: SnapshotStore
-    """Where index snapshots are loaded from."""
+    store: SnapshotStore | None = None
+    """Where index snapshots are loaded from that are built from the corpus."""
+    snapshots: SnapshotSource | None = None
+    """Where they are loaded from that were built elsewhere."""
 
 
 class ContentPart(Model):
@@ -96,6 +98,7 @@ def pod_part(pipeline: str, spec: Spec) -> PodPart:
         server=spec.server,
         observability=spec.observability,
         store=spec.index.store,
+        snapshots=spec.index.snapshot.source if spec.index.snapshot else None,
     )
 
 
@@ -111,8 +114,10 @@ def content_part(spec: Spec, snapshot: str) -> ContentPart:
     )
 
 
-def build_part(spec: Spec, rebuild: str = "") -> BuildPart:
-    """What the spec's snapshot is built from."""
+def build_part(spec: Spec, rebuild: str = "") -> BuildPart | None:
+    """What the spec's snapshot is built from; None where it is given."""
+    if spec.corpus is None or spec.index.store is None:
+        return None
     return BuildPart(
         corpus=spec.corpus,
         embedder=spec.embedder,

@@ -113,7 +113,7 @@ def _account(seen: Seen, asked: Asked, wanted: Iterable[Manifest], identity: Ide
 
 
 def _index(asked: Asked, building: Building, history: History, around: Around) -> tuple[Manifest, ...]:
-    if not building.needs_job:
+    if not building.needs_job or asked.build is None:
         return ()
     image = asked.spec.server.image or around.setup.image
     index = asked.spec.index
@@ -124,6 +124,7 @@ def _index(asked: Asked, building: Building, history: History, around: Around) -
         index.keep_snapshots,
         history.snapshots_in_use(),
         asked.spec.pod,
+        asked.spec.server.cache,
     )
     job = render_job(asked.build, asked.build_digest[:SHORT], around.identity, around.setup, means)
     return config.render_build_config(asked.build, around.identity), job

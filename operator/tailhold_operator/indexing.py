@@ -30,6 +30,11 @@ class Building:
     progress: Progress | None = None
 
 
+def pinned(digest: str) -> Building:
+    """A snapshot that was built elsewhere: pods look whether it is there and what it says it is."""
+    return Building(FINE, SnapshotStatus(digest=digest))
+
+
 def assess(
     build: str,
     known: SnapshotStatus | None,

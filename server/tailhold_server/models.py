@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from tailhold_api.conditions import Reason
-from tailhold_api.sources import HuggingFaceModel, ModelSource
+from tailhold_api.delivery import HuggingFaceModel
+from tailhold_api.sources import ModelSource
 from tailhold_server.errors import StartError
 
 PICKLED = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")

@@ -20,7 +20,8 @@ from tailhold.inspection import in_job
 from tailhold_api.codec import digest, dump, load
 from tailhold_api.conditions import Reason
 from tailhold_api.inspection import Inspection, InspectionPart
-from tailhold_api.sources import HuggingFaceModel, ModelSource
+from tailhold_api.delivery import HuggingFaceModel
+from tailhold_api.sources import ModelSource
 from tailhold_server.adapters.engine_arguments import known_arguments
 from tailhold_server.errors import StartError
 from tailhold_server.inspection.look import inspect

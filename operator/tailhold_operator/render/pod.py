@@ -1,11 +1,10 @@
 """What server pods and index Jobs have in common: volumes, environment and security."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from tailhold_api import names
 from tailhold_api.pod import Pod
-from tailhold_api.sources import ModelSource
 from tailhold_operator.kinds import Manifest
 from tailhold_operator.render import given
 from tailhold_operator.render.identity import Identity
@@ -25,16 +24,11 @@ _CACHES = {
 }
 
 
-def claim_of(source: ModelSource) -> tuple[str, ...]:
-    """The claim that a model is on, if it is on one."""
-    return (source.pvc.claim_name,) if source.pvc else ()
-
-
-def claims(claim_names: Iterable[str], writable: str | None = None) -> tuple[list[Manifest], list[Manifest]]:
-    """Volumes and mounts of claims, each once; all but one are read-only."""
+def claims(claim_names: Iterable[str], writable: Collection[str] = ()) -> tuple[list[Manifest], list[Manifest]]:
+    """Volumes and mounts of claims, each once; all but the `writable` are read-only."""
     volumes, mounts = [], []
     for at, name in enumerate(dict.fromkeys(claim_names)):
-        read_only = name != writable
+        read_only = name not in writable
         source = {"claimName": name} | ({"readOnly": True} if read_only else {})
         volumes.append({"name": f"claim-{at}", "persistentVolumeClaim": source})
         mount = {"name": f"claim-{at}", "mountPath": f"{names.CLAIMS_FOLDER}/{name}"}

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tailhold_api.conditions import Reason
-from tailhold_api.sources import HuggingFaceModel
+from tailhold_api.delivery import HuggingFaceModel
 from tailhold_server.errors import StartError
 from tailhold_server.inspection.weights import Weights
 
