@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import re
 import sys
+from collections.abc import MutableMapping
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -17,7 +18,7 @@ from tailhold.terminal import run_apart
 from tailhold_api import names
 from tailhold_api.codec import digest, dump, load
 from tailhold_api.parts import BuildPart, ContentPart, PodPart, build_part, content_part, pod_part
-from tailhold_api.spec import LogLevel
+from tailhold_api.spec import LogLevel, Spec
 from tailhold_api.status import Progress
 
 Parsed = TypeVar("Parsed", bound=BaseModel)
@@ -48,6 +49,7 @@ def serve(
         return run_apart(serving) if os.isatty(0) else serving()
     if pod is None and content is None and not Path(names.POD_PART_PATH).exists():
         raise ServeFailedError("name a manifest, as in `tailhold serve examples/ragpipeline.yaml`")
+    trust_given(os.environ)
     parts = (
         _read(PodPart, pod or Path(names.POD_PART_PATH)),
         _read(ContentPart, content or Path(names.CONTENT_PATH)),
@@ -77,11 +79,40 @@ def _from_manifest(path: Path) -> tuple[PodPart, ContentPart]:
         raise ServeFailedError(str(error)) from None
     spec = manifest.spec
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # a bar for loading weights says nothing of ours
-    os.environ.setdefault("TAILHOLD_CLAIMS", str(cache_folder() / "claims"))
+    here(os.environ)
+    trust_given(os.environ)
     build = build_part(spec, manifest.rebuild)
-    store = Path(os.environ["TAILHOLD_CLAIMS"]) / build.store.claim_name
-    snapshot = _built(store, build) or _build(store, build, spec.index.keep_snapshots)
+    snapshot = _found_or_built(build, spec.index.keep_snapshots) if build else _given(spec)
     return pod_part(manifest.name, spec), content_part(spec, snapshot)
+
+
+def here(env: MutableMapping[str, str]) -> None:
+    """Where claims lie and files are fetched to without a cluster."""
+    env.setdefault("TAILHOLD_CLAIMS", str(cache_folder() / "claims"))
+    env.setdefault("TAILHOLD_FETCHED", str(cache_folder() / "fetched"))
+    env.setdefault("TAILHOLD_TRUST_BUNDLE", str(cache_folder() / "trust.pem"))
+
+
+def trust_given(env: MutableMapping[str, str]) -> None:
+    """The company's authorities are trusted by all that fetches. Raises ServeFailedError."""
+    from tailhold_server.delivery.trust import trust
+    from tailhold_server.errors import StartError
+
+    try:
+        trust(env)
+    except StartError as error:
+        raise ServeFailedError(error.message) from None
+
+
+def _given(spec: Spec) -> str:
+    """The digest of a snapshot that was built elsewhere."""
+    assert spec.index.snapshot is not None  # noqa: S101 - without a corpus there is one
+    return spec.index.snapshot.digest
+
+
+def _found_or_built(build: BuildPart, keep: int) -> str:
+    store = Path(os.environ["TAILHOLD_CLAIMS"]) / build.store.claim_name
+    return _built(store, build) or _build(store, build, keep)
 
 
 def cache_folder() -> Path:

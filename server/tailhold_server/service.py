@@ -6,7 +6,9 @@ from typing import Any
 
 from tailhold_api.codec import digest
 from tailhold_api.parts import SHORT, PodPart
+from tailhold_api.status import Progress
 from tailhold_server.content import Content, Contents
+from tailhold_server.delivery.progress import AbandonedError
 from tailhold_server.errors import Failure, ServeError
 from tailhold_server.health import Phase, Verdict, judge_alive, judge_engine, judge_ready, judge_started
 from tailhold_server.pipeline import Answering, Pipeline
@@ -37,11 +39,23 @@ class Service:
         self.phase = Phase.RESOLVE
         self.phase_milliseconds: dict[str, int] = {}
         self.error = ""
+        self.progress: Progress | None = None
+        self._abandoned = False
         self.started = int(time.time())
         self._stall_seconds = stall_seconds
         self._clock = clock
         self._pipeline: Pipeline | None = None
         self._engine: Engine | None = None
+
+    def tell(self, progress: Progress | None) -> None:
+        """What is fetched, and how far it is; None once nothing is. From any thread. Raises AbandonedError."""
+        if self._abandoned:
+            raise AbandonedError
+        self.progress = progress
+
+    def abandon(self) -> None:
+        """The start is given up: a fetch ends at its next word."""
+        self._abandoned = True
 
     def install(self, pipeline: Pipeline, engine: Engine) -> None:
         """The start has come so far that questions can be answered."""
@@ -121,6 +135,10 @@ class Service:
         """For `/livez`."""
         return judge_alive(self.phase, self.engine_verdict())
 
+    def progress_body(self) -> dict[str, Any] | None:
+        """How far a fetch is, as the status has it."""
+        return self.progress.model_dump(mode="json", by_alias=True) if self.progress else None
+
     def metrics_text(self) -> str:
         """The server's metrics and the engine's."""
         return self.telemetry.text() + (self._engine.metrics_text() if self._engine else "")
@@ -137,6 +155,7 @@ class Service:
             "phase": self.phase.value,
             "phases": self.phase_milliseconds,
             "error": self.error,
+            "progress": self.progress_body(),
             "ready": self.is_ready().ok,
             "held": self.held,
             "engine": self._engine.description() if self._engine else {},

@@ -47,7 +47,7 @@ async def start(service: Service, content: ContentPart, settings: ServerSettings
     Encoder and index take their memory before the engine takes the rest.
     """
     with _phase(service, Phase.RESOLVE):
-        backend = await asyncio.to_thread(choose_backend, service.pod, settings)
+        backend = await asyncio.to_thread(choose_backend, service.pod, settings, service.tell)
     return await start_with(backend, service, content)
 
 
