@@ -47,7 +47,7 @@ class ObjectStoreFolder(Model):
     )
 
     url: str = restart(max_length=1000, pattern=r"^(s3://|gs://|az://|file:///)[^ ?#]+$")
-    """`s3://bucket/prefix`, `gs://bucket/prefix`, `az://account/container/prefix`, or `file:///folder` for a folder of
+    """`s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, or `file:///folder` for a folder of
     the container or machine."""
     endpoint: str | None = restart(None, max_length=500, pattern=r"^https?://[^ ?#]+$")
     """Address of a store that speaks S3's protocol but is not Amazon's, or of Azure's emulator, as
@@ -56,8 +56,9 @@ class ObjectStoreFolder(Model):
     """Region of an `s3://` bucket. The variable `AWS_REGION` where it is not given, or else `us-east-1`."""
     secret_name: str | None = restart(None, **NAME)
     """A Secret of the pipeline's namespace whose keys are the store's own names: `AWS_ACCESS_KEY_ID` and
-    `AWS_SECRET_ACCESS_KEY`; `GOOGLE_SERVICE_ACCOUNT_KEY`; `AZURE_STORAGE_ACCOUNT_KEY` or `AZURE_STORAGE_SAS_KEY`. It is
-    mounted as files and never logged. Without it the pod's workload identity or its variables are used."""
+    `AWS_SECRET_ACCESS_KEY`; `GOOGLE_SERVICE_ACCOUNT_KEY`; `AZURE_STORAGE_ACCOUNT_NAME` and
+    `AZURE_STORAGE_ACCOUNT_KEY` or `AZURE_STORAGE_SAS_KEY`. It is mounted as files and never logged.
+    Without it the pod's workload identity or its variables are used."""
     anonymous: bool = restart(False)
     """Sign nothing: for public buckets."""
     sha256: str | None = restart(None, min_length=64, max_length=64, pattern=r"^[0-9a-f]{64}$")

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 
-_CERTIFICATE = ("CERTIFICATE_VERIFY_FAILED", "invalid peer certificate", "UnknownIssuer", "self-signed", "self signed")
+_CERTIFICATE = ("CERTIFICATE_VERIFY_FAILED", "invalid peer certificate", "InvalidCertificate")
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 
 

@@ -17,11 +17,14 @@ from tailhold_server.errors import StartError
 SUMS = "SHA256SUMS"
 _SUMS_BYTES = 1 << 20
 _LINE = re.compile(r"^([0-9a-f]{64}) [ *](?:\./)?(.+)$")
-_QUERY = re.compile(r"\?[^\s\"')]+")
-_STATUS = re.compile(r"\b(?:status(?: code)?:? |Client error with status )(\d{3})")
-_CAUSE = re.compile(r'message: "([^"]{1,200})"')
+_QUERY = re.compile(r"(https?://[^\s?]*)\?[^\s\"',)]*")
+"""May have a signature in it."""
+_STATUS = re.compile(r"status code: (\d{3}[A-Za-z ]*)")
+_TOOK = re.compile(r" in [\d.]+\S?s\b")
+"""Another time each time: a condition would never be the same twice."""
+_HEAD = re.compile(r"^Generic \w+ error: (?:Error performing (?:list|get|token) request: )?")
+_CAUSE = re.compile(r'message: "([^"]{1,200})"|(InvalidCertificate\(\s*\w+)')
 _CODE = re.compile(r"<Code>(\w+)</Code>")
-_DENIED = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "ExpiredToken", "InvalidToken")
 _NO_CREDENTIALS = ("Missing", "must be specified", "credential", "169.254.169.254", "metadata")
 
 
@@ -140,35 +143,35 @@ class Bucket:
     def _failed(self, error: Exception) -> Exception:
         from obstore.exceptions import PermissionDeniedError, PreconditionError, UnauthenticatedError
 
-        text = _QUERY.sub("?...", str(error))
+        text = _QUERY.sub(r"\1", str(error))
         words = _words(text)
-        code = next(iter(_CODE.findall(text)), "")
-        if isinstance(error, FileNotFoundError):
-            return self._refused(Reason.MODEL_NOT_FOUND, f"{words}: correct `url`, bucket and prefix")
-        if isinstance(error, PermissionDeniedError | UnauthenticatedError) or code in _DENIED:
-            return self._refused(Reason.CREDENTIALS_REFUSED, f"{code or words}: {self._credentials()}")
+        status = next(iter(_STATUS.findall(text)), "")[:3]
         if isinstance(error, PreconditionError):
             self._objects = None
-            return StartError(
-                Reason.CHECKSUM_MISMATCH, f"{self.title}: an object was replaced while it was fetched", final=False
-            )
-        if any(each in text for each in _NO_CREDENTIALS) and not self._secret and not self._source.anonymous:
+            return self._refused(Reason.CHECKSUM_MISMATCH, "an object was replaced while it was fetched", final=False)
+        denied = isinstance(error, PermissionDeniedError | UnauthenticatedError) or status in ("401", "403")
+        if denied or (any(each in text for each in _NO_CREDENTIALS) and not self._is_given):
             return self._refused(Reason.CREDENTIALS_REFUSED, f"{words}: {self._credentials()}")
+        if isinstance(error, FileNotFoundError) or status == "404":
+            return self._refused(Reason.MODEL_NOT_FOUND, f"{words}: correct `url`: bucket or prefix are not there")
         if advice.is_certificate(text):
             return self._refused(Reason.SOURCE_UNREACHABLE, f"{words}; {advice.unreachable(text)}", final=False)
-        status = next(iter(_STATUS.findall(text)), "")
-        if status and not status.startswith("5"):
+        if status and not status.startswith("5") and status not in ("408", "429"):
             return self._refused(Reason.SOURCE_UNREACHABLE, words, final=False)
         return TransientError(words if status else f"{words}; {advice.unreachable(text)}")
+
+    @property
+    def _is_given(self) -> bool:
+        return bool(self._secret) or self._source.anonymous
 
     def _credentials(self) -> str:
         if self._source.anonymous:
             return "`anonymous` is true, and the store asks who is there: give `secretName`"
-        if name := self._source.secret_name:
+        if (name := self._source.secret_name) and self._secret:
             return f"the keys of Secret `{name}` may not read there: put keys into it that may list and read the prefix"
         return (
-            "no `secretName` is given, and neither variables nor a workload identity may read there: name a Secret with"
-            " the store's keys, as `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`"
+            "neither a Secret's keys, nor variables, nor a workload identity may read there: name a Secret in"
+            " `secretName` with the store's keys, as `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`"
         )
 
     def _refused(self, reason: Reason, words: str, *, final: bool = True) -> StartError:
@@ -191,11 +194,16 @@ def _defaults(source: ObjectStoreFolder) -> dict[str, Any]:
 
 
 def _first_line(error: Exception) -> str:
-    return _QUERY.sub("?...", str(error).partition("\n")[0]).strip()
+    return _QUERY.sub(r"\1", str(error).partition("\n")[0]).strip()
 
 
 def _words(text: str) -> str:
-    """The first line, and of what it speaks where that stands deeper."""
-    first = text.partition("\n")[0].strip()[:500]
-    cause = next(iter(_CAUSE.findall(text)), "")
-    return f"{first} ({cause})" if cause and cause not in first else first
+    """Its first line, the store's own word for it, and the cause where that stands deeper."""
+    first = _HEAD.sub("", _TOOK.sub("", text.partition("\n")[0])).partition(": <")[0].strip()[:300]
+    deeper = [each for each in (*_CODE.findall(text)[:1], *_causes(text)) if each not in first]
+    return f"{first} ({', '.join(deeper)})" if deeper else first
+
+
+def _causes(text: str) -> list[str]:
+    found = _CAUSE.search(text)
+    return ["".join((found[1] or found[2]).split()).replace("(", ": ") if found[2] else found[1]] if found else []

@@ -60,7 +60,7 @@ def deliver_snapshot(source: SnapshotSource, digest: str, places: Places, tell: 
     cache = Cache(places.fetched)
     if found := cache.find(digest):
         return found
-    remote = Bucket(source.object_store, _secret(places, source.object_store.secret_name), digest)
+    remote = _bucket(source.object_store, places, digest)
     return _fetched(remote, _snapshot_files(remote, digest, places.pace), digest, places, tell)
 
 
@@ -70,9 +70,7 @@ def remote_of(source: ModelSource, places: Places) -> Remote | None:
         if why := why_offline(source.hugging_face):
             raise offline(source.hugging_face, why)
         return Hub(source.hugging_face, _token(places, source.hugging_face))
-    if source.object_store is not None:
-        return Bucket(source.object_store, _secret(places, source.object_store.secret_name))
-    return None
+    return _bucket(source.object_store, places) if source.object_store is not None else None
 
 
 def cached(source: ModelSource, places: Places) -> Path | None:
@@ -171,6 +169,15 @@ def _token(places: Places, model: HuggingFaceModel) -> str:
     from huggingface_hub import get_token
 
     return get_token() or ""
+
+
+def _bucket(store: ObjectStoreFolder, places: Places, under: str = "") -> Bucket:
+    """With the Secret's keys. One that has none is refused: the store's client would ask the node who it is."""
+    secret, name = _secret(places, store.secret_name), store.secret_name
+    if name and not secret and (places.secrets / name).is_dir():
+        text = f"{store.url}: Secret `{name}` has no keys: put the store's into it, as `AWS_ACCESS_KEY_ID`"
+        raise StartError(Reason.CREDENTIALS_REFUSED, text)
+    return Bucket(store, secret, under)
 
 
 def _secret(places: Places, name: str | None) -> Mapping[str, str]:
