@@ -52,6 +52,8 @@ CACHE_FOLDER = "/var/cache/tailhold"
 
 HTTP_PORT = 8000
 """What clients use."""
+GRPC_PORT = 9000
+"""What clients of gRPC use."""
 INTERNAL_PORT = 8001
 """What the operator, kubelet and Prometheus use: probes, metrics, content."""
 

@@ -9,6 +9,7 @@ from tailhold_api.fields import Model, Rule, part, policy, restart
 from tailhold_api.index_kinds import IVFPQ, MOST_CANDIDATES, Rescore
 from tailhold_api.placement import Placement
 from tailhold_api.pod import Pod
+from tailhold_api.rpc import Grpc
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
 from tailhold_api.sources import Corpus, Index
 
@@ -41,6 +42,8 @@ class Server(Model):
     startup_seconds: int = restart(1800, ge=60, le=86400)
     """How long a start may take: fetching and loading weights, loading the index, warming up. Beyond it the pod is
     restarted."""
+    grpc: Grpc = part(Grpc)
+    """The gRPC surface."""
 
 
 class RolloutStrategy(StrEnum):

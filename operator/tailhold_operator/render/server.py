@@ -87,11 +87,11 @@ def _life(part: PodPart) -> Manifest:
     """Ports and probes. Liveness is asked only after the start-up probe has passed."""
     tries = math.ceil(part.server.startup_seconds / _STARTUP_PERIOD_SECONDS)
     startup = pod.probe("/startupz", periodSeconds=_STARTUP_PERIOD_SECONDS, timeoutSeconds=3, failureThreshold=tries)
+    ports = {"http": names.HTTP_PORT, "internal": names.INTERNAL_PORT}
+    if part.server.grpc.enabled:
+        ports["grpc"] = names.GRPC_PORT
     return {
-        "ports": [
-            {"name": "http", "containerPort": names.HTTP_PORT, "protocol": "TCP"},
-            {"name": "internal", "containerPort": names.INTERNAL_PORT, "protocol": "TCP"},
-        ],
+        "ports": [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports.items()],
         "startupProbe": startup,
         "readinessProbe": pod.probe("/readyz", periodSeconds=2, timeoutSeconds=2, failureThreshold=2),
         "livenessProbe": pod.probe("/livez", periodSeconds=10, timeoutSeconds=5, failureThreshold=3),
