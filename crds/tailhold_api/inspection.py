@@ -71,6 +71,8 @@ class EmbedderFacts(Model):
     """Longest input."""
     parameters: int = Field(0, ge=0)
     """Numbers in all tensors: each takes 4 bytes, since the embedder computes in float32."""
+    weight_bytes: int = Field(0, ge=0)
+    """Bytes of all tensors as they are stored."""
 
 
 class Inspection(Model):

@@ -66,6 +66,11 @@ class ModelSource(Model):
     path: str | None = restart(None, min_length=2, max_length=500, pattern=r"^/.*$")
     """A folder inside the server's image, for images that carry their model."""
 
+    @property
+    def is_fetched(self) -> bool:
+        """Whether its files come over the network before a pod can serve."""
+        return self.hugging_face is not None or self.object_store is not None
+
 
 class ConfigMapDocuments(Model):
     """Documents in a ConfigMap of the pipeline's namespace: each key is a file."""
