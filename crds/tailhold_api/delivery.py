@@ -76,8 +76,8 @@ class PullPolicy(StrEnum):
 
 class ImageFolder(Model):
     """A folder in an image or OCI artefact, mounted by kubelet as an image volume. It needs Kubernetes' feature gate
-    `ImageVolume` (beta, off by default before 1.35) and containerd 2.1 or CRI-O 1.31 on the nodes; where the gate is
-    off the API server refuses the pod, and where the runtime is too old the pod waits and a condition says why."""
+    `ImageVolume` and a container runtime that can. Kubernetes 1.34 has the gate off by default, and then drops the
+    volume from the pod without a word: the inspection Job finds that out before anything else is started."""
 
     reference: str = restart(min_length=1, max_length=500, pattern=r"^[^ ]+$")
     """The image, as `registry.example.com/models/smollm2@sha256:...`. Prefer a digest: a tag may move under a running

@@ -45,7 +45,8 @@ def _volumes(part: InspectionPart, short: str, wanted: PodPart, identity: Identi
     """The cache too: what is there need not be looked for elsewhere. Nothing large is fetched."""
     name = identity.child("inspection", short)
     config, config_mount = pod.config_map("inspection", name, f"{names.CONFIG_FOLDER}/inspection")
-    sources, writable = (part.generator, part.embedder), fetching.writable(wanted.server.cache)
+    sources = [each for each in (part.generator, part.embedder, part.snapshots) if each]
+    writable = fetching.writable(wanted.server.cache)
     claims, claim_mounts = pod.claims((*fetching.claims_of(sources), *writable), writable)
     fetched, fetched_mounts = fetching.volumes(sources, wanted.pod.trust)
     cache, cache_mounts = pod.scratch(_CACHE_MEBIBYTES)

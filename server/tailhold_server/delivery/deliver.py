@@ -148,8 +148,11 @@ def _on_claim(folder: ClaimFolder, claims: Path) -> Path:
 def _in_image(image: ImageFolder, images: Path) -> Path:
     root = images / names.image_folder(image.reference)
     if not root.is_dir():
-        text = f"image {image.reference} is not mounted at {root}: image volumes need a cluster"
-        raise StartError(Reason.MODEL_NOT_FOUND, f"{text}; give `pvc`, `huggingFace` or `objectStore` without one")
+        raise StartError(
+            Reason.MODEL_NOT_FOUND,
+            f"image {image.reference} is not mounted at {root}: image volumes need a cluster whose feature gate"
+            " `ImageVolume` is on, else the API server drops them unsaid; elsewhere give `pvc` or `objectStore`",
+        )
     return _within(root, image.path, "image")
 
 

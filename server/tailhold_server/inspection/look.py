@@ -11,7 +11,7 @@ from tailhold_server.adapters.engine_arguments import (
     known_arguments,
     unknown_arguments,
 )
-from tailhold_server.delivery.deliver import Places
+from tailhold_server.delivery.deliver import Places, mounted
 from tailhold_server.inspection.model import embedder_facts, generator_facts
 from tailhold_server.inspection.remote import model_facts
 from tailhold_server.settings import ServerSettings
@@ -24,10 +24,12 @@ def inspect(part: InspectionPart, claims: Path, *, stand_in: bool = False) -> In
 
     With `stand_in` no model is read: the stand-in engine has none.
     """
+    places = Places.of(ServerSettings(claims=claims))
+    if part.snapshots and not part.snapshots.object_store:
+        mounted(part.snapshots, places)
     found = Inspection(digest=digest(part), models=models_digest(part.generator, part.embedder))
     if stand_in:
         return found.model_copy(update={"vllm": STAND_IN_VERSION})
-    places = Places.of(ServerSettings(claims=claims))
     version = installed_version()
     known = known_arguments()
     return found.model_copy(
