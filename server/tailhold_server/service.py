@@ -1,5 +1,6 @@
 """The running server as its surfaces see it: the pipeline, its names, its health and its digests."""
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,8 @@ from tailhold_server.pipeline import Answering, Pipeline
 from tailhold_server.ports import Engine
 from tailhold_server.question import Question
 from tailhold_server.telemetry import Telemetry
+
+_LOG = logging.getLogger(__name__)
 
 REVISION_HEADER = b"x-tailhold-revision"
 
@@ -51,6 +54,8 @@ class Service:
         """What is fetched, and how far it is; None once nothing is. From any thread. Raises AbandonedError."""
         if self._abandoned:
             raise AbandonedError
+        if progress and _tenth(progress) != (self.progress and _tenth(self.progress)):
+            _LOG.info("%s: %d of %d %s", progress.step, progress.done, progress.total, progress.unit)
         self.progress = progress
 
     def abandon(self) -> None:
@@ -162,3 +167,8 @@ class Service:
             "pod": self.pod.model_dump(mode="json", by_alias=True),
             "content": content.part.model_dump(mode="json", by_alias=True) if content else {},
         }
+
+
+def _tenth(progress: Progress) -> tuple[str, int]:
+    """What a log line is written for."""
+    return progress.step, 10 * progress.done // (progress.total or 1)

@@ -104,7 +104,8 @@ class Hub:
             kind = "the model is gated" if code == "GatedRepo" else "the model is gated, private or not there"
             return (
                 f"{kind}, and {secret}: accept the model's terms on the hub, put a token that may read it into a Secret"
-                " under the key `token`, and name the Secret in `huggingFace.tokenSecretName`"
+                " under the key `token`, and name the Secret in `huggingFace.tokenSecretName`; without a cluster set"
+                " `HF_TOKEN`"
             )
         where = f"of Secret `{name}`" if name else "of this machine"
         if code == "GatedRepo":
