@@ -6,15 +6,17 @@ from typing import Any, NamedTuple, get_args
 from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
+from tailhold_api.audit import AuditSink, Recording
 from tailhold_api.codec import digest
 from tailhold_api.engine import Engine
 from tailhold_api.fields import FieldClass, Model, field_class, part
 from tailhold_api.index_kinds import HNSWStructure, IndexKind, IVFPQStructure, SearchParameters
+from tailhold_api.observability import Observability
 from tailhold_api.placement import Placement
 from tailhold_api.pod import Pod
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
 from tailhold_api.sources import Corpus, Metric, SnapshotSource, SnapshotStore
-from tailhold_api.spec import Observability, Server, Spec
+from tailhold_api.spec import Server, Spec
 
 SHORT = 10
 """Hex digits of a digest that stand in names: at a billion revisions the chance of two alike is under one in two
@@ -44,6 +46,8 @@ class PodPart(Model):
     """Where index snapshots are loaded from that are built from the corpus."""
     snapshots: SnapshotSource | None = None
     """Where they are loaded from that were built elsewhere."""
+    audit_sink: AuditSink | None = None
+    """Where audit records are kept; none are without it."""
 
 
 class ContentPart(Model):
@@ -61,6 +65,8 @@ class ContentPart(Model):
     """How questions are embedded and searched together."""
     admission: Admission = part(Admission)
     """When a question is refused."""
+    recording: Recording = part(Recording)
+    """What is recorded of an answer, where the pod has a sink."""
 
 
 class BuildPart(Model):
@@ -99,6 +105,7 @@ def pod_part(pipeline: str, spec: Spec) -> PodPart:
         observability=spec.observability,
         store=spec.index.store,
         snapshots=spec.index.snapshot.source if spec.index.snapshot else None,
+        audit_sink=spec.audit.sink,
     )
 
 
@@ -111,6 +118,7 @@ def content_part(spec: Spec, snapshot: str) -> ContentPart:
         prompt=spec.prompt,
         batching=spec.batching,
         admission=spec.admission,
+        recording=spec.audit.recording,
     )
 
 

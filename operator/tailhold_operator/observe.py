@@ -121,6 +121,14 @@ class Job:
 
 
 @dataclass(frozen=True)
+class ChainHead:
+    """The last audit record of a pod."""
+
+    sequence: int
+    hash: str
+
+
+@dataclass(frozen=True)
 class Report:
     """What a pod says of itself at `/v1/tuning`."""
 
@@ -134,6 +142,8 @@ class Report:
     """What vLLM runs with, by the fields of `spec.engine`; others beside them."""
     progress: Progress | None = None
     """What it fetches, and how far it is."""
+    audit: ChainHead | None = None
+    """None where nothing is recorded."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +162,8 @@ class Seen:
     warnings: Mapping[str, str] = field(default_factory=dict)
     """What Events warn of, by the UID of what does not get on."""
     p99_milliseconds: int | None = None
+    sampled: bool = False
+    """Whether this is one of the seldom looks at what changes all the time."""
 
     def of_kind(self, kind: str) -> tuple[Manifest, ...]:
         """The children of a kind."""

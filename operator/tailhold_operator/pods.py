@@ -1,5 +1,6 @@
 """What is asked of running pods, at their internal port."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -10,7 +11,7 @@ from tailhold_api import codec, names
 from tailhold_api.parts import ContentPart
 from tailhold_api.status import Progress
 from tailhold_operator.latency import read_buckets
-from tailhold_operator.observe import Pod, Report
+from tailhold_operator.observe import ChainHead, Pod, Report
 from tailhold_operator.progress import coarse, read_progress
 
 _ASK = httpx.Timeout(3, connect=1)
@@ -114,7 +115,15 @@ def _report(told: Mapping[str, Any]) -> Report:
         error=str(told.get("error") or ""),
         engine=told["engine"] if isinstance(told.get("engine"), dict) else {},
         progress=_progress(told.get("progress")),
+        audit=_chain_head(told.get("audit")),
     )
+
+
+def _chain_head(told: Any) -> ChainHead | None:
+    sequence, digest = (told.get("sequence"), told.get("hash")) if isinstance(told, dict) else (None, None)
+    if not isinstance(sequence, int) or sequence < 1 or not re.fullmatch("[0-9a-f]{64}", str(digest)):
+        return None
+    return ChainHead(sequence, str(digest))
 
 
 def _progress(told: Any) -> Progress | None:

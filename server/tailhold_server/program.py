@@ -15,6 +15,7 @@ import uvicorn
 from tailhold_api.conditions import Reason
 from tailhold_api.parts import ContentPart, PodPart
 from tailhold_server.app import create_app, create_internal_app
+from tailhold_server.backends import choose_tracer
 from tailhold_server.errors import StartError
 from tailhold_server.health import Phase
 from tailhold_server.rpc.server import RpcServer
@@ -65,6 +66,7 @@ class Program:
             comment_seconds=settings.comment_seconds,
             send_seconds=settings.send_seconds,
         )
+        self._service.tracer = choose_tracer(pod, settings, self._service.telemetry.count_spans)
         self._address = address
         self._sockets = [_bound(address.host, port) for port in (address.port, address.internal_port)]
         self._public = self._uvicorn(create_app(self._service, settings))
@@ -83,8 +85,10 @@ class Program:
         try:
             return await self._serve()
         finally:
+            await self._service.auditor.close()
             self._internal.should_exit = True
             await internal
+            await asyncio.to_thread(self._service.tracer.close)
 
     async def _serve(self) -> int:
         stopped = asyncio.ensure_future(self._stop.wait())

@@ -5,9 +5,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tailhold_api.audit import Recording
 from tailhold_api.codec import digest
 from tailhold_api.parts import SHORT, PodPart
 from tailhold_api.status import Progress
+from tailhold_server.audit.auditor import Auditor, NoAuditor
 from tailhold_server.content import Content, Contents
 from tailhold_server.delivery.progress import AbandonedError
 from tailhold_server.errors import Failure, ServeError
@@ -16,10 +18,12 @@ from tailhold_server.pipeline import Answering, Pipeline
 from tailhold_server.ports import Engine
 from tailhold_server.question import Question
 from tailhold_server.telemetry import Telemetry
+from tailhold_server.tracing import NoTracer, Tracer
 
 _LOG = logging.getLogger(__name__)
 
 REVISION_HEADER = b"x-tailhold-revision"
+TRACE_HEADER = b"x-tailhold-trace"
 
 
 class Service:
@@ -37,6 +41,8 @@ class Service:
         self.pod = pod
         self.pod_digest = digest(pod)
         self.telemetry = Telemetry()
+        self.tracer: Tracer = NoTracer()
+        self.auditor: Auditor = NoAuditor()
         self.comment_seconds = comment_seconds
         self.send_seconds = send_seconds
         self.phase = Phase.RESOLVE
@@ -104,6 +110,12 @@ class Service:
         return self._pipeline.contents
 
     @property
+    def recording(self) -> Recording | None:
+        """What is recorded of answers to new questions; None before there is content."""
+        latest = self._pipeline.contents.latest if self._pipeline else None
+        return latest.part.recording if latest else None
+
+    @property
     def held(self) -> int:
         """Questions that are being answered or wait."""
         return self._pipeline.held if self._pipeline else 0
@@ -163,6 +175,7 @@ class Service:
             "progress": self.progress_body(),
             "ready": self.is_ready().ok,
             "held": self.held,
+            "audit": self.auditor.head(),
             "engine": self._engine.description() if self._engine else {},
             "pod": self.pod.model_dump(mode="json", by_alias=True),
             "content": content.part.model_dump(mode="json", by_alias=True) if content else {},

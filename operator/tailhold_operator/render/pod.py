@@ -45,6 +45,12 @@ def config_map(volume: str, name: str, folder: str, key: str | None = None) -> t
     return {"name": volume, "configMap": source}, mount
 
 
+def secret(volume: str, name: str, folder: str) -> tuple[Manifest, Manifest]:
+    """A Secret and where it is mounted. A pod starts without it."""
+    mount = {"name": volume, "mountPath": folder, "readOnly": True}
+    return {"name": volume, "secret": {"secretName": name, "optional": True}}, mount
+
+
 def scratch(cache_mebibytes: int) -> tuple[list[Manifest], list[Manifest]]:
     """The one folder that can be written to."""
     cache = {"name": "cache", "emptyDir": {"sizeLimit": mebibytes(cache_mebibytes)}}
