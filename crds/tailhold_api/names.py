@@ -43,6 +43,12 @@ CLAIMS_FOLDER = "/var/lib/tailhold/claims"
 """Persistent volume claims are mounted here, each in a folder of its claim's name."""
 CONFIG_MAPS_FOLDER = "/var/lib/tailhold/configmaps"
 """ConfigMaps that are corpus sources are mounted here in the index Job, each in a folder of its name."""
+IMAGES_FOLDER = "/var/lib/tailhold/images"
+"""Image volumes are mounted here, each in a folder named by `image_folder`."""
+SECRETS_FOLDER = f"{CONFIG_FOLDER}/secrets"
+"""Secrets that files are fetched with are mounted here, each in a folder of its name, each key a file."""
+TRUST_FOLDER = f"{CONFIG_FOLDER}/trust"
+"""Certificates of the company's authorities are mounted here."""
 CACHE_FOLDER = "/var/cache/tailhold"
 """HOME and every cache of the server, on one volume: the root file system is read-only."""
 
@@ -71,6 +77,11 @@ def child_name(pipeline: str, *suffix: str) -> str:
     digest = hashlib.sha256(pipeline.encode()).hexdigest()[:8]
     room = MAX_CHILD_NAME - len(tail) - len(digest) - 3
     return f"p-{stem[:room].strip('-')}-{digest}{tail}"
+
+
+def image_folder(reference: str) -> str:
+    """The folder's name of an image volume."""
+    return hashlib.sha256(reference.encode()).hexdigest()[:16]
 
 
 def stage_metric(name: str) -> str:

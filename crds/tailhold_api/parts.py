@@ -15,7 +15,7 @@ from tailhold_api.observability import Observability
 from tailhold_api.placement import Placement
 from tailhold_api.pod import Pod
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
-from tailhold_api.sources import Corpus, Metric, SnapshotStore, Uploads
+from tailhold_api.sources import Corpus, Metric, SnapshotSource, SnapshotStore, Uploads
 from tailhold_api.spec import Server, Spec
 
 SHORT = 10
@@ -42,8 +42,10 @@ class PodPart(Model):
     """The serving program."""
     observability: Observability = part(Observability)
     """What the server says about itself."""
-    store: SnapshotStore
-    """Where index snapshots are loaded from."""
+    store: SnapshotStore | None = None
+    """Where index snapshots are loaded from that are built from the corpus."""
+    snapshots: SnapshotSource | None = None
+    """Where they are loaded from that were built elsewhere."""
     audit_sink: AuditSink | None = None
     """Where audit records are kept; none are without it."""
     uploads: Uploads | None = None
@@ -104,8 +106,9 @@ def pod_part(pipeline: str, spec: Spec) -> PodPart:
         server=spec.server,
         observability=spec.observability,
         store=spec.index.store,
+        snapshots=spec.index.snapshot.source if spec.index.snapshot else None,
         audit_sink=spec.audit.sink,
-        uploads=spec.corpus.uploads,
+        uploads=spec.uploads,
     )
 
 
@@ -122,8 +125,10 @@ def content_part(spec: Spec, snapshot: str) -> ContentPart:
     )
 
 
-def build_part(spec: Spec, rebuild: str = "") -> BuildPart:
-    """What the spec's snapshot is built from."""
+def build_part(spec: Spec, rebuild: str = "") -> BuildPart | None:
+    """What the spec's snapshot is built from; None where it is given."""
+    if spec.corpus is None or spec.index.store is None:
+        return None
     return BuildPart(
         corpus=_indexed(spec.corpus),
         embedder=spec.embedder,

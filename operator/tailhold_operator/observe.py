@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from tailhold_api import names
+from tailhold_api.status import Progress
 from tailhold_operator.kinds import Manifest, Ref, label_of, uid_of
 
 _IMAGE_TROUBLE = (
@@ -139,6 +140,8 @@ class Report:
     error: str = ""
     engine: Mapping[str, Any] = field(default_factory=dict)
     """What vLLM runs with, by the fields of `spec.engine`; others beside them."""
+    progress: Progress | None = None
+    """What it fetches, and how far it is."""
     audit: ChainHead | None = None
     """None where nothing is recorded."""
     uploads: str | None = None

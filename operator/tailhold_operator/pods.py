@@ -9,8 +9,10 @@ import httpx
 
 from tailhold_api import codec, names
 from tailhold_api.parts import ContentPart
+from tailhold_api.status import Progress
 from tailhold_operator.latency import read_buckets
 from tailhold_operator.observe import ChainHead, Pod, Report
+from tailhold_operator.progress import coarse, read_progress
 
 _ASK = httpx.Timeout(3, connect=1)
 _PUSH = httpx.Timeout(120, connect=2)
@@ -114,6 +116,7 @@ def _report(told: Mapping[str, Any]) -> Report:
         phases={str(name): round(each) for name, each in times if isinstance(each, int | float)},
         error=str(told.get("error") or ""),
         engine=told["engine"] if isinstance(told.get("engine"), dict) else {},
+        progress=_progress(told.get("progress")),
         audit=_chain_head(told.get("audit")),
     )
 
@@ -128,6 +131,11 @@ def _chain_head(told: Any) -> ChainHead | None:
 def _uploads(told: Any) -> str | None:
     digest = told.get("digest") if isinstance(told, dict) else None
     return digest if isinstance(digest, str) and _UPLOADS.fullmatch(digest) else None
+
+
+def _progress(told: Any) -> Progress | None:
+    found = read_progress(told if isinstance(told, dict) else None)
+    return coarse(found) if found else None
 
 
 def _understood(answer: httpx.Response) -> Answer:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
-from tailhold_api.status import RevisionStatus
+from tailhold_api.status import Progress, RevisionStatus
 from tailhold_operator.content import Taker
 from tailhold_operator.diagnosis import diagnose, lacks_room
 from tailhold_operator.kinds import Manifest
@@ -92,6 +92,13 @@ def newest_phases(seen: Seen, pods: Iterable[Pod]) -> Mapping[str, int]:
     newest = max(told, key=lambda pod: (pod.created, pod.name), default=None)
     phases = seen.reports[newest.name].phases.items() if newest else ()
     return dict([each for each in phases if len(each[0]) <= _PHASE_NAME][:_PHASES])
+
+
+def fetching(seen: Seen, pods: Iterable[Pod]) -> Progress | None:
+    """What the youngest pod that does not answer yet fetches."""
+    told = [pod for pod in pods if not pod.ready and pod.name in seen.reports and seen.reports[pod.name].progress]
+    newest = max(told, key=lambda pod: (pod.created, pod.name), default=None)
+    return seen.reports[newest.name].progress if newest else None
 
 
 def selector_text(selector: Manifest) -> str:

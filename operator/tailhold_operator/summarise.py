@@ -14,7 +14,7 @@ from tailhold_operator.kinds import Manifest
 from tailhold_operator.observe import Pod, Seen, pods_of
 from tailhold_operator.parsing import generation_of, read_status
 from tailhold_operator.render.identity import Identity, identity_of
-from tailhold_operator.sides import answers, newest_phases, selector_text
+from tailhold_operator.sides import answers, fetching, newest_phases, selector_text
 
 
 def summarise(seen: Seen, decision: Decision, now: datetime) -> Status:
@@ -37,7 +37,7 @@ def summarise(seen: Seen, decision: Decision, now: datetime) -> Status:
         selector=_selector(identity, serving),
         snapshot=_snapshot(decision),
         memory=decision.inspecting.sums if decision.inspecting else (),
-        progress=decision.building.progress if decision.building else None,
+        progress=(decision.building.progress if decision.building else None) or fetching(seen, pods),
         last_change=history.last_change,
         phases=dict(newest_phases(seen, pods)),
         url=f"http://{identity.child()}.{identity.namespace}.svc/v1",

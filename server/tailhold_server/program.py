@@ -107,6 +107,7 @@ class Program:
         starting = asyncio.ensure_future(start(self._service, self._content, self._settings))
         await asyncio.wait({stopped, starting}, return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
+            self._service.abandon()
             starting.cancel()
             await asyncio.wait({starting})
             return 0

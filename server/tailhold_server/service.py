@@ -1,5 +1,6 @@
 """The running server as its surfaces see it: the pipeline, its names, its health and its digests."""
 
+import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -8,8 +9,10 @@ from typing import Any
 from tailhold_api.audit import Recording
 from tailhold_api.codec import digest
 from tailhold_api.parts import SHORT, PodPart
+from tailhold_api.status import Progress
 from tailhold_server.audit.auditor import Auditor, NoAuditor
 from tailhold_server.content import Content, Contents
+from tailhold_server.delivery.progress import AbandonedError
 from tailhold_server.errors import Failure, ServeError
 from tailhold_server.handlers import Handlers
 from tailhold_server.health import Phase, Verdict, judge_alive, judge_engine, judge_ready, judge_started
@@ -18,6 +21,8 @@ from tailhold_server.ports import Engine
 from tailhold_server.question import Question
 from tailhold_server.telemetry import Telemetry
 from tailhold_server.tracing import NoTracer, Tracer
+
+_LOG = logging.getLogger(__name__)
 
 REVISION_HEADER = b"x-tailhold-revision"
 TRACE_HEADER = b"x-tailhold-trace"
@@ -45,12 +50,26 @@ class Service:
         self.phase = Phase.RESOLVE
         self.phase_milliseconds: dict[str, int] = {}
         self.error = ""
+        self.progress: Progress | None = None
+        self._abandoned = False
         self.started = int(time.time())
         self._stall_seconds = stall_seconds
         self._clock = clock
         self._pipeline: Pipeline | None = None
         self._engine: Engine | None = None
         self._handlers: Handlers | None = None
+
+    def tell(self, progress: Progress | None) -> None:
+        """What is fetched, and how far it is; None once nothing is. From any thread. Raises AbandonedError."""
+        if self._abandoned:
+            raise AbandonedError
+        if progress and _tenth(progress) != (self.progress and _tenth(self.progress)):
+            _LOG.info("%s: %d of %d %s", progress.step, progress.done, progress.total, progress.unit)
+        self.progress = progress
+
+    def abandon(self) -> None:
+        """The start is given up: a fetch ends at its next word."""
+        self._abandoned = True
 
     def install(self, pipeline: Pipeline, engine: Engine, handlers: Handlers) -> None:
         """The start has come so far that questions can be answered."""
@@ -159,6 +178,10 @@ class Service:
         """For `/livez`."""
         return judge_alive(self.phase, self.engine_verdict())
 
+    def progress_body(self) -> dict[str, Any] | None:
+        """How far a fetch is, as the status has it."""
+        return self.progress.model_dump(mode="json", by_alias=True) if self.progress else None
+
     def metrics_text(self) -> str:
         """The server's metrics and the engine's."""
         return self.telemetry.text() + (self._engine.metrics_text() if self._engine else "")
@@ -186,6 +209,7 @@ class Service:
             "phase": self.phase.value,
             "phases": self.phase_milliseconds,
             "error": self.error,
+            "progress": self.progress_body(),
             "ready": self.is_ready().ok,
             "held": self.held,
             "audit": self.auditor.head(),
@@ -194,3 +218,8 @@ class Service:
             "pod": self.pod.model_dump(mode="json", by_alias=True),
             "content": content.part.model_dump(mode="json", by_alias=True) if content else {},
         }
+
+
+def _tenth(progress: Progress) -> tuple[str, int]:
+    """What a log line is written for."""
+    return progress.step, 10 * progress.done // (progress.total or 1)

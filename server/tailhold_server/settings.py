@@ -17,6 +17,12 @@ class ServerSettings(BaseSettings):
 
     claims: Path = Path(names.CLAIMS_FOLDER)
     """Persistent volume claims, each a folder of its name."""
+    images: Path = Path(names.IMAGES_FOLDER)
+    """Image volumes, each in a folder named by the image."""
+    secrets: Path = Path(names.SECRETS_FOLDER)
+    """Secrets that files are fetched with, each a folder of its name, each key a file."""
+    fetched: Path = Path(f"{names.CACHE_FOLDER}/fetched")
+    """Where fetched models and snapshots are kept."""
     pipeline: str = ""
     """`namespace/name` of the pipeline: the audience of the operator's tokens."""
     public_key: Path = Path(names.PUBLIC_KEY_PATH)

@@ -52,7 +52,7 @@ async def start(service: Service, content: ContentPart, settings: ServerSettings
     with _phase(service, Phase.RESOLVE):
         check_redaction(content)
         service.auditor = await open_auditor(service, content.recording, settings)
-        backend = await asyncio.to_thread(choose_backend, service.pod, settings)
+        backend = await asyncio.to_thread(choose_backend, service.pod, settings, service.tell)
     return await start_with(backend, service, content)
 
 

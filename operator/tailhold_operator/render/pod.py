@@ -1,11 +1,10 @@
 """What server pods and index Jobs have in common: volumes, environment and security."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from tailhold_api import names
 from tailhold_api.pod import Pod
-from tailhold_api.sources import ModelSource
 from tailhold_operator.kinds import Manifest
 from tailhold_operator.render import given
 from tailhold_operator.render.identity import Identity
@@ -25,13 +24,8 @@ _CACHES = {
 }
 
 
-def claim_of(source: ModelSource) -> tuple[str, ...]:
-    """The claim that a model is on, if it is on one."""
-    return (source.pvc.claim_name,) if source.pvc else ()
-
-
-def claims(claim_names: Iterable[str], writable: Container[str] = ()) -> tuple[list[Manifest], list[Manifest]]:
-    """Volumes and mounts of claims, each once; those not named as writable are read-only."""
+def claims(claim_names: Iterable[str], writable: Collection[str] = ()) -> tuple[list[Manifest], list[Manifest]]:
+    """Volumes and mounts of claims, each once; all but the `writable` are read-only."""
     volumes, mounts = [], []
     for at, name in enumerate(dict.fromkeys(claim_names)):
         read_only = name not in writable

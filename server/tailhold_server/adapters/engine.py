@@ -31,7 +31,7 @@ STOP_SECONDS = 2
 _LOG_LEVELS = {LogLevel.DEBUG: "DEBUG", LogLevel.INFO: "INFO", LogLevel.WARNING: "WARNING"}
 
 
-def engine_environment(pod: PodPart, *, cores: int, is_local: bool, on_cpu: bool) -> dict[str, str]:
+def engine_environment(pod: PodPart, *, cores: int, on_cpu: bool) -> dict[str, str]:
     """Environment variables that vLLM reads; to be set before it is imported. `cores` are all there are."""
     environment = {
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
@@ -39,9 +39,9 @@ def engine_environment(pod: PodPart, *, cores: int, is_local: bool, on_cpu: bool
         "DO_NOT_TRACK": "1",
         "VLLM_LOGGING_LEVEL": _LOG_LEVELS[pod.observability.log_level],
         "TOKENIZERS_PARALLELISM": "false",
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
     }
-    if is_local:
-        environment |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     if is_one_process(pod, on_cpu):
         threads = max(1, min(pod.placement.cpu.cores, cores) - server_threads(pod))
         environment |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": str(threads)}
