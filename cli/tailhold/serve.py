@@ -222,15 +222,13 @@ class _Teller:
 
 
 def _run(pod: PodPart, content: ContentPart, address: tuple[str, int, int, int], made: _Made | None = None) -> int:
+    from tailhold_server.logs import configure
     from tailhold_server.program import Address, PortInUseError, run
     from tailhold_server.refresh import Refresh
     from tailhold_server.settings import ServerSettings
 
     levels = {LogLevel.DEBUG: logging.DEBUG, LogLevel.INFO: logging.INFO, LogLevel.WARNING: logging.WARNING}
-    logging.basicConfig(
-        level=levels[pod.observability.log_level], format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    configure(levels[pod.observability.log_level])
     try:
         refresh = Refresh(made.build, _stop_build, made.spec.corpus.min_rebuild_seconds, made.built) if made else None
         return run(pod, content, ServerSettings(), Address(*address), refresh)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, get_args
 from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
+from tailhold_api.audit import AuditSink, Recording
 from tailhold_api.codec import digest
 from tailhold_api.engine import Engine
 from tailhold_api.fields import FieldClass, Model, field_class, part
@@ -43,6 +44,8 @@ class PodPart(Model):
     """What the server says about itself."""
     store: SnapshotStore
     """Where index snapshots are loaded from."""
+    audit_sink: AuditSink | None = None
+    """Where audit records are kept; none are without it."""
     uploads: Uploads | None = None
     """Where clients' documents go."""
 
@@ -62,6 +65,8 @@ class ContentPart(Model):
     """How questions are embedded and searched together."""
     admission: Admission = part(Admission)
     """When a question is refused."""
+    recording: Recording = part(Recording)
+    """What is recorded of an answer, where the pod has a sink."""
 
 
 class BuildPart(Model):
@@ -99,6 +104,7 @@ def pod_part(pipeline: str, spec: Spec) -> PodPart:
         server=spec.server,
         observability=spec.observability,
         store=spec.index.store,
+        audit_sink=spec.audit.sink,
         uploads=spec.corpus.uploads,
     )
 
@@ -112,6 +118,7 @@ def content_part(spec: Spec, snapshot: str) -> ContentPart:
         prompt=spec.prompt,
         batching=spec.batching,
         admission=spec.admission,
+        recording=spec.audit.recording,
     )
 
 

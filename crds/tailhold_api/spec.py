@@ -3,6 +3,7 @@
 from enum import StrEnum
 from typing import ClassVar
 
+from tailhold_api.audit import Audit
 from tailhold_api.engine import Engine
 from tailhold_api.fields import Model, Rule, part, policy, restart
 from tailhold_api.index_kinds import IVFPQ, MOST_CANDIDATES, Rescore
@@ -130,6 +131,18 @@ class Spec(Model):
             {"index": {"kind": "IVFPQ", "rescore": {"factor": 20}}, "retrieval": {"topK": 100}},
             {"index": {"kind": "IVFPQ", "rescore": {"factor": 21}}, "retrieval": {"topK": 100}},
         ),
+        Rule(
+            "!has(self.audit.sink) || (self.audit.sink.pvc.claimName != self.index.store.claimName"
+            + "".join(
+                f" && (!has(self.{each}.model.pvc) || self.{each}.model.pvc.claimName != self.audit.sink.pvc.claimName)"
+                for each in ("generator", "embedder")
+            )
+            + ")",
+            "`audit.sink.pvc.claimName` must be a claim of its own, neither that of a model nor of the index: pods may"
+            " write to it",
+            {"audit": {"sink": {"pvc": {"claimName": "audit"}}}},
+            {"audit": {"sink": {"pvc": {"claimName": "snapshots"}}}},
+        ),
     )
 
     replicas: int = policy(1, ge=0, le=1000)
@@ -163,5 +176,7 @@ class Spec(Model):
     """The serving program."""
     observability: Observability = part(Observability)
     """What the server says about itself."""
+    audit: Audit = part(Audit)
+    """What is kept of each answer."""
     paused: bool = policy(False)
     """Stop changing anything. What serves goes on serving, and status is kept up to date."""

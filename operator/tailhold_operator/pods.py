@@ -10,7 +10,7 @@ import httpx
 from tailhold_api import codec, names
 from tailhold_api.parts import ContentPart
 from tailhold_operator.latency import read_buckets
-from tailhold_operator.observe import Pod, Report
+from tailhold_operator.observe import ChainHead, Pod, Report
 
 _ASK = httpx.Timeout(3, connect=1)
 _PUSH = httpx.Timeout(120, connect=2)
@@ -114,7 +114,15 @@ def _report(told: Mapping[str, Any]) -> Report:
         phases={str(name): round(each) for name, each in times if isinstance(each, int | float)},
         error=str(told.get("error") or ""),
         engine=told["engine"] if isinstance(told.get("engine"), dict) else {},
+        audit=_chain_head(told.get("audit")),
     )
+
+
+def _chain_head(told: Any) -> ChainHead | None:
+    sequence, digest = (told.get("sequence"), told.get("hash")) if isinstance(told, dict) else (None, None)
+    if not isinstance(sequence, int) or sequence < 1 or not re.fullmatch("[0-9a-f]{64}", str(digest)):
+        return None
+    return ChainHead(sequence, str(digest))
 
 
 def _uploads(told: Any) -> str | None:

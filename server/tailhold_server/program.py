@@ -18,6 +18,7 @@ from tailhold_server.app import create_app, create_internal_app
 from tailhold_server.backends import choose_tracer
 from tailhold_server.errors import StartError
 from tailhold_server.health import Phase
+from tailhold_server.logs import unhandled
 from tailhold_server.protocol import Protocol
 from tailhold_server.refresh import Refresh, follow
 from tailhold_server.rpc.server import RpcServer
@@ -89,12 +90,14 @@ class Program:
     async def run(self) -> int:
         """Serve until a signal, or until it cannot go on. Returns the exit code."""
         loop = asyncio.get_running_loop()
+        loop.set_exception_handler(unhandled)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         internal = asyncio.ensure_future(self._internal.serve([self._sockets[1]]))
         try:
             return await self._serve()
         finally:
+            await self._service.auditor.close()
             self._internal.should_exit = True
             await internal
             await asyncio.to_thread(self._service.tracer.close)

@@ -5,8 +5,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from tailhold_api.audit import Recording
 from tailhold_api.codec import digest
 from tailhold_api.parts import SHORT, PodPart
+from tailhold_server.audit.auditor import Auditor, NoAuditor
 from tailhold_server.content import Content, Contents
 from tailhold_server.errors import Failure, ServeError
 from tailhold_server.handlers import Handlers
@@ -37,6 +39,7 @@ class Service:
         self.pod_digest = digest(pod)
         self.telemetry = Telemetry()
         self.tracer: Tracer = NoTracer()
+        self.auditor: Auditor = NoAuditor()
         self.comment_seconds = comment_seconds
         self.send_seconds = send_seconds
         self.phase = Phase.RESOLVE
@@ -114,6 +117,12 @@ class Service:
         return self._pipeline.contents
 
     @property
+    def recording(self) -> Recording | None:
+        """What is recorded of answers to new questions; None before there is content."""
+        latest = self._pipeline.contents.latest if self._pipeline else None
+        return latest.part.recording if latest else None
+
+    @property
     def held(self) -> int:
         """Questions that are being answered or wait."""
         return self._pipeline.held if self._pipeline else 0
@@ -179,6 +188,7 @@ class Service:
             "error": self.error,
             "ready": self.is_ready().ok,
             "held": self.held,
+            "audit": self.auditor.head(),
             "uploads": {"digest": self.staged} if self._handlers and self.pod.uploads else None,
             "engine": self._engine.description() if self._engine else {},
             "pod": self.pod.model_dump(mode="json", by_alias=True),

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from tailhold_api.conditions import Reason
 from tailhold_api.parts import ContentPart
 from tailhold_server.admission import Gate
+from tailhold_server.audit.opening import open_auditor
+from tailhold_server.audit.redact import compiled
 from tailhold_server.backends import Backend, choose_backend
 from tailhold_server.batcher import Batcher
 from tailhold_server.content import Contents
@@ -48,8 +50,18 @@ async def start(service: Service, content: ContentPart, settings: ServerSettings
     Encoder and index take their memory before the engine takes the rest.
     """
     with _phase(service, Phase.RESOLVE):
+        check_redaction(content)
+        service.auditor = await open_auditor(service, content.recording, settings)
         backend = await asyncio.to_thread(choose_backend, service.pod, settings)
     return await start_with(backend, service, content)
+
+
+def check_redaction(content: ContentPart) -> None:
+    """Raises StartError that names the pattern which cannot be used."""
+    try:
+        compiled(content.recording.redaction)
+    except ContentRefusedError as error:
+        raise StartError(Reason.CONTENT_REFUSED, str(error)) from error
 
 
 async def start_with(backend: Backend, service: Service, content: ContentPart) -> Started:

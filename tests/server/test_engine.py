@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from waiting import until
 from tailhold.demo import EMBEDDER, GENERATOR, ensure_models
 from tailhold.serve import cache_folder
 from tailhold_local.jaeger import Jaeger
+from tailhold_server.audit.verify import records_of, verify
 
 pytestmark = pytest.mark.engine
 
@@ -49,12 +51,16 @@ SPEC: dict[str, Any] = {
     "engine": {"enforceEager": True, "kvCacheMebibytes": 256, "maxModelTokens": 1056, "blockSizeTokens": 32},
     "placement": {"gpu": {"count": 0}, "cpu": {"cores": 2}},
     "server": {"drainSeconds": 5},
+    "audit": {"sink": {"pvc": {"claimName": "audit"}}},
 }
 
 _SERVE = (
     "import sys; from pathlib import Path; from tailhold.serve import serve; a = sys.argv[1:]\n"
     "if __name__ == '__main__': sys.exit(serve(Path(a[0]), None, None, '127.0.0.1', int(a[1]), int(a[2]), int(a[3])))"
 )
+
+MARKER = "Zanzibarquark"
+"""In a question: it may not be in any log."""
 
 
 @pytest.fixture(scope="session")
@@ -395,7 +401,7 @@ def test_an_engine_killed_is_seen_and_ends_the_server(server: ServerProcess, cli
 
     def ask() -> None:
         url = f"{server.url}/v1/chat/completions"
-        sent = {"messages": said("Write a story."), "max_tokens": 700, "stream": True}
+        sent = {"messages": said(f"Write a story of {MARKER}."), "max_tokens": 700, "stream": True}
         ends.append(httpx.post(url, json=sent, timeout=60, trust_env=False).text)
 
     asked = threading.Thread(target=ask)
@@ -409,6 +415,11 @@ def test_an_engine_killed_is_seen_and_ends_the_server(server: ServerProcess, cli
     asked.join(10)
     assert '"error":{"message"' in ends[0]
     assert termination(server)["reason"] == "NotReady"
+    audit = server.log.parent / "claims" / "audit"
+    assert verify(audit).findings == ()
+    assert [each["outcome"] for each in records_of(audit) if each["kind"] == "ended"][-1] == "failed"
+    log = server.log.read_text()
+    assert not re.search(rf"{MARKER}|office closes|prompt_token_ids=\[\d", log)
 
 
 def test_seldom_used_fields_are_in_force(tmp_path: Path) -> None:

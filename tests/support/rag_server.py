@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import openai
 
+from tailhold_api.audit import Recording
 from tailhold_api.engine import Engine
 from tailhold_api.index_kinds import IndexKind
 from tailhold_api.parts import ContentPart, PodPart
@@ -59,6 +60,7 @@ def content_part(
     retrieval: Retrieval | None = None,
     prompt: Prompt | None = None,
     admission: Admission | None = None,
+    recording: Recording | None = None,
 ) -> ContentPart:
     """Defaults, but for what a test is about."""
     return ContentPart(
@@ -66,6 +68,7 @@ def content_part(
         retrieval=retrieval or Retrieval(),
         prompt=prompt or Prompt(system="Cite the sources."),
         admission=admission or Admission(),
+        recording=recording or Recording(),
     )
 
 

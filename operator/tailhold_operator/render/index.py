@@ -70,7 +70,7 @@ def _volumes(part: BuildPart, build: str, identity: Identity) -> tuple[list[Mani
     config += [
         pod.config_map(f"documents-{at}", name, f"{names.CONFIG_MAPS_FOLDER}/{name}") for at, name in enumerate(wanted)
     ]
-    claims, claim_mounts = pod.claims(_claimed(part), writable=part.store.claim_name)
+    claims, claim_mounts = pod.claims(_claimed(part), writable=(part.store.claim_name,))
     cache, cache_mounts = pod.scratch(_CACHE_MEBIBYTES)
     volumes = [volume for volume, _ in config] + claims + cache
     return volumes, [mount for _, mount in config] + claim_mounts + cache_mounts

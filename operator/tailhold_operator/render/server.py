@@ -80,13 +80,14 @@ def _volumes(part: PodPart, identity: Identity, short: str) -> tuple[list[Manife
     otlp = part.observability.otlp
     if otlp and otlp.headers_secret_name:
         config.append(pod.secret("otlp-headers", otlp.headers_secret_name, names.OTLP_HEADERS_FOLDER))
+    written = [each.pvc.claim_name for each in (part.audit_sink, part.uploads) if each]
     claimed = (
         part.store.claim_name,
         *pod.claim_of(part.generator.model),
         *pod.claim_of(part.embedder.model),
-        *((part.uploads.pvc.claim_name,) if part.uploads else ()),
+        *written,
     )
-    claims, claim_mounts = pod.claims(claimed, writable=part.uploads.pvc.claim_name if part.uploads else None)
+    claims, claim_mounts = pod.claims(claimed, writable=written)
     cache, cache_mounts = pod.scratch(part.placement.cache_mebibytes)
     # vLLM keeps the blocks that are off the card in a file there.
     size = mebibytes(part.placement.shared_memory_mebibytes + part.engine.kv_offload_mebibytes)

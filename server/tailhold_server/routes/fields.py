@@ -67,8 +67,8 @@ CHAT: Fields = {
         "`text`, `json_object`, or `json_schema`, which the engine holds the answer to. A schema that it cannot hold an"
         " answer to is refused."
     ),
-    "user": _ignored("Not stored and not passed on."),
-    "safety_identifier": _ignored("Not stored and not passed on."),
+    "user": _honoured("Up to 1000 characters: whom the client asks for, in audit records. Nothing else reads it."),
+    "safety_identifier": _honoured("The newer name of `user`; wins over it."),
     "metadata": _ignored("For stored completions, and none is stored."),
     "prompt_cache_key": _ignored("Equal beginnings share their KV blocks without it: `engine.prefixCaching`."),
     "prompt_cache_retention": _ignored("How long blocks stay is the engine's."),

@@ -99,6 +99,8 @@ class ChatRequest(Wire):
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=20)
     response_format: ResponseFormat | None = None
+    user: str | None = Field(None, max_length=1000)
+    safety_identifier: str | None = Field(None, max_length=1000)
 
     @field_validator("stop")
     @classmethod
