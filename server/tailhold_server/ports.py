@@ -33,9 +33,18 @@ class Searcher(Protocol):
         """Vectors searched."""
 
     def search(
-        self, vectors: NDArray[np.float32], k: int, parameters: SearchParameters = BY_DEFAULT
+        self,
+        vectors: NDArray[np.float32],
+        k: int,
+        parameters: SearchParameters = BY_DEFAULT,
+        *,
+        allowed: NDArray[np.bool_] | None = None,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Scores, higher is better, best first, and ids; an id of -1 is a place that nothing fills."""
+        """Scores, higher is better, best first, and ids; an id of -1 is a place that nothing fills.
+
+        With `allowed`, one truth for each vector, the search is among those alone: k of them are found where there are
+        as many.
+        """
 
 
 @dataclass(frozen=True)

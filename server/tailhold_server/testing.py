@@ -89,12 +89,20 @@ class StandInSearcher:
         return len(self._vectors)
 
     def search(
-        self, vectors: NDArray[np.float32], k: int, parameters: SearchParameters = BY_DEFAULT
+        self,
+        vectors: NDArray[np.float32],
+        k: int,
+        parameters: SearchParameters = BY_DEFAULT,
+        *,
+        allowed: NDArray[np.bool_] | None = None,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Padded with -1 beyond what there is, as FAISS does."""
         scores = np.full((len(vectors), k), -3.4e38, np.float32)
         ids = np.full((len(vectors), k), -1, np.int64)
         products = vectors @ self._vectors.T
+        if allowed is not None:
+            products = np.where(allowed, products, -np.inf)
+            k = min(k, int(allowed.sum()))
         best = np.argsort(-products, axis=1, kind="stable")[:, :k]
         ids[:, : best.shape[1]] = best
         scores[:, : best.shape[1]] = np.take_along_axis(products, best, axis=1)
