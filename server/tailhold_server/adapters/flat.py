@@ -46,6 +46,11 @@ class FlatSearcher:
         """Vectors searched."""
         return len(self._vectors)
 
+    @property
+    def bytes_looked_at(self) -> int:
+        """By one look at all vectors."""
+        return self._coarse.small.nbytes + self._coarse.scales.nbytes
+
     def search(
         self,
         vectors: Vectors,
