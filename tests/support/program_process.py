@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 from rag_server import content_part, pod_part, store_snapshot
 
+from tailhold_api.audit import Recording
 from tailhold_api.codec import dump
 from tailhold_api.parts import ContentPart, PodPart
 
@@ -100,12 +101,14 @@ def starter(folder: Path) -> Iterator[Starter]:
     started: list[ServerProcess] = []
     digest = store_snapshot(folder / "claims" / "snapshots")
 
-    def start(*, wait: bool = True, pod: PodPart | None = None, **environment: str) -> ServerProcess:
+    def start(
+        *, wait: bool = True, pod: PodPart | None = None, recording: Recording | None = None, **environment: str
+    ) -> ServerProcess:
         program = start_program(
             folder / f"program{len(started)}",
             folder / "claims",
             pod or pod_part(),
-            content_part(digest),
+            content_part(digest, recording=recording),
             **{"TAILHOLD_ENGINE": "stand-in", **environment},
         )
         started.append(program)
