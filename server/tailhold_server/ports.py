@@ -45,7 +45,8 @@ class Searcher(Protocol):
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Scores, higher is better, best first, and ids; an id of -1 is a place that nothing fills.
 
-        `allowed` says of each vector whether it may be found; what may not takes no place of k.
+        With `allowed`, one truth for each vector, the search is among those alone: k of them are found where there are
+        as many.
         """
 
 
