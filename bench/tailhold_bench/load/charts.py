@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tailhold_bench.load.percentiles import Latency, latency, percentile
+from tailhold_bench.load.live import shown
 from tailhold_bench.load.report import OUTSIDE, LoadReport, stage_table
 from tailhold_bench.load.samples import Outcome, Sample
 
@@ -25,6 +26,8 @@ _OUTCOMES = {
 }  # fmt: skip
 _STAGES = (_BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _SKY, _YELLOW, "#000000")
 _BINS = 60
+_IN_A_BIN = 5
+_WIDTHS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
 _ABOUT_PERCENTILES = (
     "Time to the first text by percentile, from when a request was due. Where the line ends, requests have no answer."
 )
@@ -138,17 +141,17 @@ def _curve(axes: Axes, report: LoadReport, kind: Latency, colour: str, label: st
 def _binned(report: LoadReport) -> tuple[float, list[list[Sample]]]:
     samples = report.columns.samples()
     last = max((s.due for s in samples), default=0.0)
-    width = _width(last)
+    width = _width(last, len(samples))
     bins: list[list[Sample]] = [[] for _ in range(int(last / width) + 1)]
     for sample in samples:
         bins[int(sample.due / width)].append(sample)
     return width, bins
 
 
-def _width(seconds: float) -> float:
-    """Of a bin: a round number of seconds."""
-    least = seconds / _BINS
-    return next((width for width in (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300) if width >= least), max(least, 0.1))
+def _width(seconds: float, count: int) -> float:
+    """Of a bin: a round number of seconds, in which some five requests are due."""
+    least = seconds / max(1, min(_BINS, count // _IN_A_BIN))
+    return next((width for width in _WIDTHS if width >= least), max(least, 0.1))
 
 
 def _over_time(axes: Axes, report: LoadReport, _: LoadReport | None) -> None:
@@ -232,7 +235,7 @@ def _stages(axes: Axes, report: LoadReport, _: LoadReport | None) -> None:
         axes.barh(list(bands), means, left=lefts, color=colour, edgecolor="white", hatch=hatch, label=name)
         lefts += means
     for row, total in enumerate(lefts):
-        axes.text(total, row, f" {total:.3g} ms", va="center")
+        axes.text(total, row, f" {shown(float(total))} ms", va="center")
     axes.set_xlim(right=float(lefts.max()) * 1.15 or 1.0)
     axes.grid(axis="y", visible=False)
     axes.invert_yaxis()
