@@ -11,8 +11,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tailhold_bench.load.percentiles import Latency, latency, percentile
 from tailhold_bench.load.live import shown
+from tailhold_bench.load.percentiles import Latency, latency, percentile
 from tailhold_bench.load.report import OUTSIDE, LoadReport, stage_table
 from tailhold_bench.load.samples import Outcome, Sample
 
