@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import re
-import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
@@ -15,8 +14,7 @@ from tailhold_api.index_kinds import BY_DEFAULT, SearchParameters
 from tailhold_api.sources import Metric
 from tailhold_server.content import Index
 from tailhold_server.errors import EngineDiedError, StartError
-from tailhold_server.health import StallClock
-from tailhold_server.ports import ChunkSource, Delta, EngineProgress, Sampling
+from tailhold_server.ports import ChunkSource, Delta, Sampling
 
 _BYTE_IDS = 1_000_000
 _ROLE_IDS = 2_000_000
@@ -176,7 +174,6 @@ class StandInEngine:
         self._moving.set()
         self._died = asyncio.Event()
         self._alive = False
-        self._stall_clock = StallClock(time.monotonic)
 
     async def start(self) -> None:
         """After `start_seconds`, or not at all."""
@@ -187,7 +184,7 @@ class StandInEngine:
 
     def generate(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> AsyncGenerator[Delta, None]:
         """A word is a token."""
-        return self._stall_clock.watched(self._generated(request_id, prompt_ids, sampling))
+        return self._generated(request_id, prompt_ids, sampling)
 
     async def _generated(
         self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling
@@ -214,9 +211,13 @@ class StandInEngine:
         """Between `start` and `kill` or `stop`."""
         return self._alive
 
-    def progress(self) -> EngineProgress:
-        """Of the words."""
-        return self._stall_clock.progress()
+    async def heartbeat(self) -> None:
+        """Not while it is frozen."""
+        await self._moving.wait()
+
+    def process_ids(self) -> list[int]:
+        """None: it lives in the server's."""
+        return []
 
     def metrics_text(self) -> str:
         """None."""

@@ -53,7 +53,12 @@ def test_openais_client_reads_answers_streams_and_errors(shared: Any) -> None:
     assert [model.id for model in client.models.list()] == ["org/assistant", "docs"]
     tuning = httpx.get(f"{program.internal_url}/v1/tuning", trust_env=False).json()
     assert tuning["engine"]["name"] == "stand-in"
-    assert set(tuning["phases"]) == {"resolve", "loadEncoder", "loadSnapshot", "startEngine", "warmUp"}
+    steps = {row["name"]: row for row in tuning["phases"]}
+    assert set(steps) == {
+        *("resolve", "readFiles", "import", "loadTokenizer", "loadEncoder", "loadSnapshot", "startEngine", "warmUp"),
+    }
+    assert steps["warmUp"]["beganMilliseconds"] >= steps["startEngine"]["beganMilliseconds"]
+    assert steps["warmUp"]["overlappedMilliseconds"] == 0
 
 
 @pytest.mark.parametrize("streamed", [True, False])
@@ -105,7 +110,7 @@ def test_a_stopped_server_ends_its_answers_and_takes_no_more(start_stand_in: Any
     program.process.terminate()
     program.wait_until(lambda: program.status("/readyz") == 503)
     assert program.status("/livez") == 200
-    assert is_refused(program)
+    program.wait_until(lambda: is_refused(program))
     asked.join(20)
     assert texts[0].endswith("data: [DONE]\n\n")
     assert '"finish_reason":"stop"' in texts[0]
