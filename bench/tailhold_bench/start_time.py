@@ -17,7 +17,9 @@ from tailhold_bench.demo_server import ROOT, prepare, serving
 def main() -> None:
     """Print each start with its steps, and the medians."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tree", type=Path, action="append", help="root of a source tree; this one where none is given")
+    parser.add_argument(
+        "--tree", type=Path, action="append", help="root of a source tree; this one where none is given"
+    )
     parser.add_argument("--pairs", type=int, default=3, help="starts of each")
     arguments = parser.parse_args()
     trees = [tree.resolve() for tree in arguments.tree or [ROOT]]
@@ -35,7 +37,9 @@ def _compare(folder: Path, trees: list[Path], pairs: int) -> None:
             with serving(folder, tree) as served:
                 took[tree].append(served.seconds)
                 steps = _steps(served.tuning()["phases"])
-            print(f"{tree.name}: ready after {took[tree][-1]:.1f} s, load {os.getloadavg()[0]:.1f}: {steps}", flush=True)
+            print(
+                f"{tree.name}: ready after {took[tree][-1]:.1f} s, load {os.getloadavg()[0]:.1f}: {steps}", flush=True
+            )
     for tree, seconds in took.items():
         print(f"{tree.name}: median {statistics.median(seconds):.1f} s of {len(seconds)}")
 
@@ -44,10 +48,8 @@ def _steps(phases: Any) -> str:
     """Of this release a table, of the ones before a time for each."""
     if isinstance(phases, dict):
         return ", ".join(f"{name} {milliseconds} ms" for name, milliseconds in phases.items())
-    return ", ".join(
-        f"{row['name']} {row['beganMilliseconds']}+{row['milliseconds']} ms ({row['overlappedMilliseconds']} overlapped)"
-        for row in phases
-    )
+    told = "{name} {beganMilliseconds}+{milliseconds} ms ({overlappedMilliseconds} overlapped)"
+    return ", ".join(told.format_map(row) for row in phases)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from tailhold_api import names
+from tailhold_api.status import CapacityStatus, StartPhase
 from tailhold_operator.kinds import Manifest, Ref, label_of, uid_of
 
 _IMAGE_TROUBLE = (
@@ -127,10 +128,12 @@ class Report:
     content_digest: str
     snapshot: str
     phase: str = ""
-    phases: Mapping[str, int] = field(default_factory=dict)
+    phases: tuple[StartPhase, ...] = ()
     error: str = ""
     engine: Mapping[str, Any] = field(default_factory=dict)
     """What vLLM runs with, by the fields of `spec.engine`; others beside them."""
+    rates: Mapping[str, Any] = field(default_factory=dict)
+    """What it measured of itself."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,7 @@ class Seen:
     warnings: Mapping[str, str] = field(default_factory=dict)
     """What Events warn of, by the UID of what does not get on."""
     p99_milliseconds: int | None = None
+    capacity: CapacityStatus | None = None
 
     def of_kind(self, kind: str) -> tuple[Manifest, ...]:
         """The children of a kind."""

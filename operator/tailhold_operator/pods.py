@@ -1,13 +1,16 @@
 """What is asked of running pods, at their internal port."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import httpx
+from pydantic import ValidationError
 
 from tailhold_api import codec, names
 from tailhold_api.parts import ContentPart
+from tailhold_api.status import StartPhase
 from tailhold_operator.latency import read_buckets
 from tailhold_operator.observe import Pod, Report
 
@@ -101,17 +104,25 @@ class HttpPods:
 
 
 def _report(told: Mapping[str, Any]) -> Report:
-    phases = told.get("phases")
-    times = phases.items() if isinstance(phases, dict) else ()
     return Report(
         pod_digest=str(told.get("podDigest") or ""),
         content_digest=str(told.get("contentDigest") or ""),
         snapshot=str(told.get("snapshot") or ""),
         phase=str(told.get("phase") or ""),
-        phases={str(name): round(each) for name, each in times if isinstance(each, int | float)},
+        phases=_phases(told.get("phases")),
         error=str(told.get("error") or ""),
         engine=told["engine"] if isinstance(told.get("engine"), dict) else {},
+        rates=told["rates"] if isinstance(told.get("rates"), dict) else {},
     )
+
+
+def _phases(told: object) -> tuple[StartPhase, ...]:
+    """Those that can be understood."""
+    found: list[StartPhase] = []
+    for each in told if isinstance(told, list) else ():
+        with suppress(ValidationError):
+            found.append(codec.load_lenient(StartPhase, each))
+    return tuple(found)
 
 
 def _understood(answer: httpx.Response) -> Answer:

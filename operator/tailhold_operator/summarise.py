@@ -38,7 +38,8 @@ def summarise(seen: Seen, decision: Decision, now: datetime) -> Status:
         memory=decision.inspecting.sums if decision.inspecting else (),
         progress=decision.building.progress if decision.building else None,
         last_change=history.last_change,
-        phases=dict(newest_phases(seen, pods)),
+        phases=newest_phases(seen, pods),
+        capacity=seen.capacity,
         url=f"http://{identity.child()}.{identity.namespace}.svc/v1",
         ended=history.ended,
     )

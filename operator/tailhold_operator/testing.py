@@ -9,6 +9,7 @@ from typing import Any
 
 from tailhold_api import codec, names
 from tailhold_api.parts import ContentPart
+from tailhold_api.status import StartPhase
 from tailhold_operator.conditions import stamp
 from tailhold_operator.errors import ConflictError
 from tailhold_operator.kinds import KINDS, Manifest, Ref, is_owned_by, label_of, owner_of, ref_of, uid_of
@@ -269,6 +270,10 @@ class FakeControllers:
         return {"digest": digest, "models": digest, "vllm": "stand-in", **self.found}
 
 
+LOADED = (StartPhase(name="load", began_milliseconds=0, milliseconds=1),)
+"""How a stand-in of a pod starts."""
+
+
 class FakePods:
     """Servers in the pods of a FakeCluster: each starts with what is mounted, and takes what it is handed."""
 
@@ -281,6 +286,8 @@ class FakePods:
         """Words of a pod that will not have a content; empty where it takes it."""
         self.engine: Mapping[str, Any] = {}
         """What each says that its engine runs with."""
+        self.rates: Mapping[str, Any] = {}
+        """What each says that it measured."""
         self.deaf: set[str] = set()
         """Names of pods that do not answer."""
         self.pushed: list[str] = []
@@ -296,7 +303,13 @@ class FakePods:
         content = self.content[pod.uid]
         phase = "serving" if pod.ready else "startEngine"
         return Report(
-            self._digests[pod.uid], codec.digest(content), content.snapshot, phase, {"load": 1}, engine=self.engine
+            self._digests[pod.uid],
+            codec.digest(content),
+            content.snapshot,
+            phase,
+            LOADED,
+            engine=self.engine,
+            rates=self.rates,
         )
 
     async def progress(self, pod: Pod) -> Mapping[str, Any] | None:

@@ -182,8 +182,8 @@ class Meter:
         if window.fresh and not prefill:
             return
         spare = seconds - (window.fresh / prefill if prefill else 0.0)
-        streams = round(window.area / seconds)
-        if streams >= 1 and window.tokens and spare >= _SPARE * seconds:
+        streams = round(window.area / spare) if spare >= _SPARE * seconds else 0
+        if streams and window.tokens:
             self.curve.setdefault(_power_of_two(streams), Average()).add(window.tokens / spare)
 
 

@@ -1,12 +1,14 @@
 """A status with all its fields."""
 
 from tailhold_api.status import (
+    CapacityStatus,
     Condition,
     Ended,
     FieldChange,
     Progress,
     RevisionStatus,
     SnapshotStatus,
+    StartPhase,
     Status,
 )
 
@@ -38,7 +40,16 @@ def full_status() -> Status:
         snapshot=SnapshotStatus(digest="d", build="e", documents=1, failed_documents=2, chunks=3),
         progress=Progress(step="embed", done=1, total=2, unit="chunks", eta_seconds=3),
         last_change=(FieldChange(path="retrieval.topK", field_class="live"),),
-        phases={"weights": 1},
+        phases=(StartPhase(name="startEngine", began_milliseconds=1, milliseconds=2, overlapped_milliseconds=1),),
+        capacity=CapacityStatus(
+            pods=2,
+            requests_per_second=9.5,
+            requests_per_second_per_pod=4.8,
+            limited_by="engine",
+            prefill_tokens_per_second=4000,
+            decode_tokens_per_second=900,
+            requests_seen=100,
+        ),
         url="http://a.b.svc/v1",
         ended=(Ended(name="x", reason="Replaced", at="2026-01-01T00:00:00Z"),),
     )
