@@ -20,6 +20,8 @@ class Answer:
     stages: dict[str, float] = field(default_factory=dict)
     """Milliseconds of each stage, as the server measured them."""
     revision: str = ""
+    trace: str = ""
+    """The trace's id, empty where the server traces nothing."""
 
 
 class AskError(Exception):
@@ -82,4 +84,5 @@ def _collected(events: Iterator[dict[str, Any]], on_text: Callable[[str], None])
         tuple(extra.get("annotations", ())),
         extra.get("stages", {}),
         extra.get("revision", ""),
+        extra.get("trace", ""),
     )

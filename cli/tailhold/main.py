@@ -18,6 +18,8 @@ app = typer.Typer(
 )
 index_app = typer.Typer(help="Build and verify index snapshots.", no_args_is_help=True)
 app.add_typer(index_app, name="index")
+audit_app = typer.Typer(help="Verify and read the records of answers.", no_args_is_help=True)
+app.add_typer(audit_app, name="audit")
 
 
 class Output(StrEnum):
@@ -132,13 +134,18 @@ def serve(
     ] = None,
     port: Annotated[int, typer.Option(help="Port for clients.")] = 8000,
     internal_port: Annotated[int, typer.Option(help="Port for probes and metrics.")] = 8001,
+    grpc_port: Annotated[int, typer.Option(help="Port for clients of gRPC.")] = 9000,
+    otlp: Annotated[
+        str | None, typer.Option(help="Send traces to this collector, as http://127.0.0.1:4318 (OTLP over HTTP).")
+    ] = None,
 ) -> None:
     """Serve a RagPipeline here, without a cluster: the same program that the pods run."""
     from tailhold.serve import serve as run
 
     everywhere = "0.0.0.0"  # noqa: S104  a pod is reached from outside
     address = host or ("127.0.0.1" if manifest else everywhere)
-    sys.exit(run(manifest, pod=pod, content=content, host=address, port=port, internal_port=internal_port))
+    ports = {"port": port, "internal_port": internal_port, "grpc_port": grpc_port}
+    sys.exit(run(manifest, pod=pod, content=content, host=address, **ports, otlp=otlp))
 
 
 @app.command()
@@ -227,11 +234,12 @@ def ask(
     question: Annotated[str, typer.Argument(help="What you want to know.")],
     url: Annotated[str, typer.Option(help="Where the pipeline is served, ending in /v1.")] = "http://127.0.0.1:8000/v1",
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer.")] = None,
+    trace: Annotated[bool, typer.Option("--trace", help="Show where the time went, stage by stage.")] = False,
 ) -> None:
     """Ask a served pipeline; the answer streams, sources and the time of each stage follow."""
     from tailhold.asking import print_answer
 
-    print_answer(Console(), url, question, max_tokens)
+    print_answer(Console(), url, question, max_tokens, trace=trace)
 
 
 @app.command()
@@ -269,6 +277,44 @@ def index_verify(
     from tailhold.index import verify
 
     sys.exit(verify(folder))
+
+
+@audit_app.command("verify")
+def audit_verify(
+    folder: Annotated[Path, typer.Argument(help="The claim's folder, or one of a pipeline or a pod in it.")],
+    head: Annotated[
+        list[str] | None,
+        typer.Option(help="SEQ:HASH or POD=SEQ:HASH, seen elsewhere: a chain that ends before it was cut."),
+    ] = None,
+    pipeline: Annotated[
+        str | None, typer.Option(help="NAME or NAMESPACE/NAME: take the heads from the status of this RagPipeline.")
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="Context of your kubeconfig, with --pipeline.")] = None,
+) -> None:
+    """Find any change, gap, repetition or cut in audit records, with file and line.
+
+    Exit codes: 0 intact; 1 not intact; 3 intact but for a last line that a killed process did not finish.
+    """
+    from tailhold.audit import verify
+    from tailhold.provision import user_target
+
+    sys.exit(verify(folder, head or (), pipeline or "", user_target(context) if pipeline else None))
+
+
+@audit_app.command("show")
+def audit_show(
+    folder: Annotated[Path, typer.Argument(help="The claim's folder, or one of a pipeline or a pod in it.")],
+    request: Annotated[str, typer.Option(help="Only the answer with this id, as in `chatcmpl-...`.")] = "",
+    client: Annotated[str, typer.Option(help="Only answers to this client.")] = "",
+    output: Annotated[Output, typer.Option("-o", "--output", help="For people, or for programs.")] = Output.TEXT,
+) -> None:
+    """Print the records of answers, each with its beginning and its end. Nothing is verified."""
+    import json
+
+    from tailhold.audit import show
+
+    for answer in show(folder, request, client):
+        print(json.dumps(answer, indent=2 if output is Output.TEXT else None, ensure_ascii=False))
 
 
 if __name__ == "__main__":

@@ -6,15 +6,17 @@ from typing import Any, NamedTuple, get_args
 from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
+from tailhold_api.audit import AuditSink, Recording
 from tailhold_api.codec import digest
 from tailhold_api.engine import Engine
 from tailhold_api.fields import FieldClass, Model, field_class, part
 from tailhold_api.index_kinds import HNSWStructure, IndexKind, IVFPQStructure, SearchParameters
+from tailhold_api.observability import Observability
 from tailhold_api.placement import Placement
 from tailhold_api.pod import Pod
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
-from tailhold_api.sources import Corpus, Metric, SnapshotStore
-from tailhold_api.spec import Observability, Server, Spec
+from tailhold_api.sources import Corpus, Metric, SnapshotStore, Uploads
+from tailhold_api.spec import Server, Spec
 
 SHORT = 10
 """Hex digits of a digest that stand in names: at a billion revisions the chance of two alike is under one in two
@@ -42,6 +44,10 @@ class PodPart(Model):
     """What the server says about itself."""
     store: SnapshotStore
     """Where index snapshots are loaded from."""
+    audit_sink: AuditSink | None = None
+    """Where audit records are kept; none are without it."""
+    uploads: Uploads | None = None
+    """Where clients' documents go."""
 
 
 class ContentPart(Model):
@@ -59,6 +65,8 @@ class ContentPart(Model):
     """How questions are embedded and searched together."""
     admission: Admission = part(Admission)
     """When a question is refused."""
+    recording: Recording = part(Recording)
+    """What is recorded of an answer, where the pod has a sink."""
 
 
 class BuildPart(Model):
@@ -81,7 +89,7 @@ class BuildPart(Model):
     hnsw: HNSWStructure | None = None
     """For `kind: HNSW` alone."""
     rebuild: str = ""
-    """The value of the rebuild annotation: a new one builds again from the same spec."""
+    """The value of the rebuild annotation, and a mark of the uploads: a new one builds again from the same spec."""
 
 
 def pod_part(pipeline: str, spec: Spec) -> PodPart:
@@ -96,6 +104,8 @@ def pod_part(pipeline: str, spec: Spec) -> PodPart:
         server=spec.server,
         observability=spec.observability,
         store=spec.index.store,
+        audit_sink=spec.audit.sink,
+        uploads=spec.corpus.uploads,
     )
 
 
@@ -108,13 +118,14 @@ def content_part(spec: Spec, snapshot: str) -> ContentPart:
         prompt=spec.prompt,
         batching=spec.batching,
         admission=spec.admission,
+        recording=spec.audit.recording,
     )
 
 
 def build_part(spec: Spec, rebuild: str = "") -> BuildPart:
     """What the spec's snapshot is built from."""
     return BuildPart(
-        corpus=spec.corpus,
+        corpus=_indexed(spec.corpus),
         embedder=spec.embedder,
         generator=spec.generator,
         kind=spec.index.kind,
@@ -124,6 +135,13 @@ def build_part(spec: Spec, rebuild: str = "") -> BuildPart:
         hnsw=spec.index.hnsw_structure,
         rebuild=rebuild,
     )
+
+
+def _indexed(corpus: Corpus) -> Corpus:
+    """Without what says nothing of documents: another limit is no reason to index anew."""
+    uploads = Uploads(pvc=corpus.uploads.pvc) if corpus.uploads else None
+    bare = Corpus.model_fields["min_rebuild_seconds"].default
+    return corpus.model_copy(update={"uploads": uploads, "min_rebuild_seconds": bare})
 
 
 def short(model: BaseModel) -> str:

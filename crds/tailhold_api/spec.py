@@ -3,28 +3,16 @@
 from enum import StrEnum
 from typing import ClassVar
 
+from tailhold_api.audit import Audit
 from tailhold_api.engine import Engine
 from tailhold_api.fields import Model, Rule, part, policy, restart
 from tailhold_api.index_kinds import IVFPQ, MOST_CANDIDATES, Rescore
+from tailhold_api.observability import Observability
 from tailhold_api.placement import Placement
 from tailhold_api.pod import Pod
+from tailhold_api.rpc import Grpc
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
 from tailhold_api.sources import Corpus, Index
-
-
-class LogLevel(StrEnum):
-    """How much the server logs; never questions or answers."""
-
-    DEBUG = "Debug"
-    INFO = "Info"
-    WARNING = "Warning"
-
-
-class Observability(Model):
-    """What the server says about itself."""
-
-    log_level: LogLevel = restart(LogLevel.INFO)
-    """Lowest level that is logged."""
 
 
 class Server(Model):
@@ -38,6 +26,11 @@ class Server(Model):
     startup_seconds: int = restart(1800, ge=60, le=86400)
     """How long a start may take: fetching and loading weights, loading the index, warming up. Beyond it the pod is
     restarted."""
+    public_url: str | None = restart(None, max_length=1000, pattern=r"^https?://[^ ?#]+$")
+    """Where clients reach the pipeline from outside, as in `https://rag.example.com`. Citations of documents without a
+    `baseUrl` link to the server's own copy below it; without it they are paths from the server's root."""
+    grpc: Grpc = part(Grpc)
+    """The gRPC surface."""
 
 
 class RolloutStrategy(StrEnum):
@@ -138,6 +131,18 @@ class Spec(Model):
             {"index": {"kind": "IVFPQ", "rescore": {"factor": 20}}, "retrieval": {"topK": 100}},
             {"index": {"kind": "IVFPQ", "rescore": {"factor": 21}}, "retrieval": {"topK": 100}},
         ),
+        Rule(
+            "!has(self.audit.sink) || (self.audit.sink.pvc.claimName != self.index.store.claimName"
+            + "".join(
+                f" && (!has(self.{each}.model.pvc) || self.{each}.model.pvc.claimName != self.audit.sink.pvc.claimName)"
+                for each in ("generator", "embedder")
+            )
+            + ")",
+            "`audit.sink.pvc.claimName` must be a claim of its own, neither that of a model nor of the index: pods may"
+            " write to it",
+            {"audit": {"sink": {"pvc": {"claimName": "audit"}}}},
+            {"audit": {"sink": {"pvc": {"claimName": "snapshots"}}}},
+        ),
     )
 
     replicas: int = policy(1, ge=0, le=1000)
@@ -171,5 +176,7 @@ class Spec(Model):
     """The serving program."""
     observability: Observability = part(Observability)
     """What the server says about itself."""
+    audit: Audit = part(Audit)
+    """What is kept of each answer."""
     paused: bool = policy(False)
     """Stop changing anything. What serves goes on serving, and status is kept up to date."""

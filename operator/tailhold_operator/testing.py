@@ -13,7 +13,7 @@ from tailhold_api.status import StartPhase
 from tailhold_operator.conditions import stamp
 from tailhold_operator.errors import ConflictError
 from tailhold_operator.kinds import KINDS, Manifest, Ref, is_owned_by, label_of, owner_of, ref_of, uid_of
-from tailhold_operator.observe import Pod, Report
+from tailhold_operator.observe import ChainHead, Pod, Report
 from tailhold_operator.pods import Answer, Declined, Taken, Unanswered
 
 
@@ -288,6 +288,10 @@ class FakePods:
         """What each says that its engine runs with."""
         self.rates: Mapping[str, Any] = {}
         """What each says that it measured."""
+        self.audit: dict[str, ChainHead] = {}
+        """The last audit record of each pod, by its name."""
+        self.uploads: dict[str, str | None] = {}
+        """What each pod says of uploads, by its name; all that are not named say what stands at the empty name."""
         self.deaf: set[str] = set()
         """Names of pods that do not answer."""
         self.pushed: list[str] = []
@@ -310,6 +314,8 @@ class FakePods:
             LOADED,
             engine=self.engine,
             rates=self.rates,
+            audit=self.audit.get(pod.name),
+            uploads=self.uploads.get(pod.name, self.uploads.get("")),
         )
 
     async def progress(self, pod: Pod) -> Mapping[str, Any] | None:

@@ -6,17 +6,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tailhold_api.conditions import Reason
 from tailhold_api.parts import PodPart
 from tailhold_server.content import Index, Opener
 from tailhold_server.errors import ContentRefusedError, StartError
+from tailhold_server.ingest.report import UnreadableError
 from tailhold_server.models import is_local, model_folder
 from tailhold_server.ports import Encoder, Engine, Searcher, Tokenizer
 from tailhold_server.settings import STAND_IN, ServerSettings
 from tailhold_server.snapshots.fingerprint import tokenizer_fingerprint
 from tailhold_server.snapshots.read import Snapshot, open_snapshot
 from tailhold_server.snapshots.store import snapshot_folder
+from tailhold_server.tracing import NoTracer, Tracer
+from tailhold_server.uploads.folder import Folder
+from tailhold_server.uploads.reading import uploads_folder
 
 _LOG = logging.getLogger(__name__)
+
+
+_TRACED_TO = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+"""OpenTelemetry's own variables that name a collector."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,10 @@ class Backend:
     load_tokenizer: Callable[[], Tokenizer]
     opener: Opener
     engine: Engine
+    store: Path
+    """Where snapshots are."""
+    uploads: Folder | None = None
+    """Where clients' documents are, on a pipeline that takes any."""
     import_libraries: Callable[[], object] = lambda: None
     """In one thread, before anything is loaded: two threads that import the same packages get in each other's way."""
     files: tuple[Path, ...] = ()
@@ -40,6 +53,21 @@ class Backend:
 def choose_backend(pod: PodPart, settings: ServerSettings) -> Backend:
     """The models' folders are looked for at once: a missing one ends the start in its first second."""
     return _stand_in(pod, settings) if settings.engine == STAND_IN else _real(pod, settings)
+
+
+def choose_tracer(pod: PodPart, settings: ServerSettings, count: Callable[[str, int], None]) -> Tracer:
+    """Traces go where the command line, the spec or OpenTelemetry's own variables say, in this order; else nowhere.
+
+    `count` is told what became of so many spans. Nothing of OpenTelemetry is loaded where nothing is traced.
+    """
+    otlp = pod.observability.otlp
+    endpoint = settings.otlp_endpoint or (otlp.endpoint if otlp else None)
+    off = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    if off or not (endpoint or any(os.environ.get(name) for name in _TRACED_TO)):
+        return NoTracer()
+    from tailhold_server.adapters.otlp import tracer_to
+
+    return tracer_to(endpoint, pod, settings, count)
 
 
 def _real(pod: PodPart, settings: ServerSettings) -> Backend:
@@ -62,6 +90,8 @@ def _real(pod: PodPart, settings: ServerSettings) -> Backend:
         files=(*sorted(embedder.glob("*.safetensors")), *sorted(generator.glob("*.safetensors"))),
         engine_takes_the_rest=not on_cpu,
         measures_at_start=True,
+        store=_store(pod, settings),
+        uploads=_uploads(pod, settings),
     )
 
 
@@ -87,6 +117,8 @@ def _stand_in(pod: PodPart, settings: ServerSettings) -> Backend:
             start_seconds=settings.stand_in_start_seconds,
             start_error=settings.stand_in_start_error,
         ),
+        store=_store(pod, settings),
+        uploads=_uploads(pod, settings),
     )
 
 
@@ -110,6 +142,15 @@ def _store(pod: PodPart, settings: ServerSettings) -> Path:
     return settings.claims / pod.store.claim_name
 
 
+def _uploads(pod: PodPart, settings: ServerSettings) -> Folder | None:
+    if pod.uploads is None:
+        return None
+    try:
+        return Folder(uploads_folder(pod.uploads, settings.claims))
+    except UnreadableError as error:
+        raise StartError(Reason.START_FAILED, f"`corpus.uploads.pvc`: {error.detail}") from error
+
+
 SearcherOf = Callable[[Snapshot], Searcher]
 
 
@@ -128,7 +169,15 @@ def open_index(store: Path, digest: str, searcher_of: SearcherOf, tokenizer: str
             f"snapshot {digest[:10]} has token ids of tokenizer {manifest.tokenizer[:10]}, the generator's "
             f"is {tokenizer[:10]}: rebuild the index with this generator"
         )
-    return Index(digest, snapshot.chunks, searcher_of(snapshot), manifest.metric, manifest.dimension, manifest.embedder)
+    return Index(
+        digest,
+        snapshot.chunks,
+        searcher_of(snapshot),
+        manifest.metric,
+        manifest.dimension,
+        manifest.embedder,
+        manifest.build,
+    )
 
 
 def searcher(snapshot: Snapshot) -> Searcher:

@@ -9,6 +9,7 @@ import numpy as np
 from tailhold_api.codec import digest
 from tailhold_api.parts import ContentPart
 from tailhold_api.sources import Metric
+from tailhold_server.audit.redact import compiled
 from tailhold_server.errors import ContentRefusedError
 from tailhold_server.ports import Chunks, Encoder, Searcher
 
@@ -25,6 +26,8 @@ class Index:
     dimension: int
     fingerprint: str
     """Of the encoder that made its vectors."""
+    build: str = ""
+    """Digest of the build part that it was built from."""
 
     @cached_property
     def _by_key(self) -> tuple[np.ndarray, np.ndarray]:
@@ -93,6 +96,7 @@ class Contents:
 
     def load(self, part: ContentPart) -> Content:
         """Open what the part asks for; the index is kept where it is the same. Nothing changes yet."""
+        compiled(part.recording.redaction)
         held = self._current
         if held is not None and held.index.snapshot == part.snapshot:
             return Content(part, held.index, digest(part))

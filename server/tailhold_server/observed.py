@@ -24,6 +24,10 @@ class ObservedEngine:
         """Returns when it can generate."""
         await self.engine.start()
 
+    def check(self, sampling: Sampling) -> None:
+        """Raises ValueError for what the engine would refuse."""
+        self.engine.check(sampling)
+
     def generate(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> AsyncGenerator[Delta, None]:
         """The same deltas; closing this closes them."""
         return self._observed(len(prompt_ids), self.engine.generate(request_id, prompt_ids, sampling))

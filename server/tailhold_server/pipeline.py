@@ -12,12 +12,14 @@ from tailhold_server.admission import Gate
 from tailhold_server.batcher import Batcher
 from tailhold_server.citations import Citation, Scanner
 from tailhold_server.content import Content, Contents
-from tailhold_server.errors import EngineDiedError, Failure, ServeError
-from tailhold_server.ports import Engine, Sampling, Tokenizer
+from tailhold_server.errors import EngineDiedError, Failure, ServeError, invalid
+from tailhold_server.handlers.visible import Visible
+from tailhold_server.ports import Delta, Engine, Sampling, Tokenizer, TokenOdds
 from tailhold_server.prompt import Passage, Window, Written, arrange, compose, far_too_long, fit, shortened
 from tailhold_server.question import Dialogue, Question, dialogue, newest
 from tailhold_server.retriever import Found, Lookup
 from tailhold_server.sources import Source, heading, source_of
+from tailhold_server.stages import Marks, milliseconds
 from tailhold_server.template import Skeleton, Turn
 
 Clock = Callable[[], float]
@@ -42,9 +44,8 @@ class Prepared:
     truncated: bool
     """Whether the question's end did not fit either."""
     context_tokens: int
-    began: float
-    stages: dict[str, float]
-    """Milliseconds of each stage so far."""
+    marks: Marks
+    """When it passed which point; goes on while the answer is written."""
 
 
 @dataclass
@@ -54,6 +55,8 @@ class Step:
     text: str
     citations: list[Citation]
     finish_reason: str | None = None
+    odds: tuple[TokenOdds, ...] = ()
+    """One for each token of the text, where they were asked for."""
 
 
 @dataclass
@@ -63,9 +66,10 @@ class Answer:
     prepared: Prepared
     completion_tokens: int = 0
     cached_tokens: int = 0
-    first_token_at: float | None = None
+    finish_reason: str | None = None
     citations: list[Citation] = field(default_factory=list)
     stages: dict[str, float] = field(default_factory=dict)
+    """Milliseconds of each stage, what none explains, and their total: once the last text is there."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,8 @@ class Pipeline:
         engine: Engine,
         gate: Gate,
         max_model_tokens: int,
+        visible: Visible,
+        public_url: str = "",
         clock: Clock = time.monotonic,
     ) -> None:
         self._tokenizer = tokenizer
@@ -98,6 +104,8 @@ class Pipeline:
         self._engine = engine
         self._gate = gate
         self._limit = max_model_tokens
+        self._visible = visible
+        self._public_url = public_url
         self._clock = clock
         self._long = asyncio.Semaphore(_LONG_AT_ONCE)
         self._encode_often = lru_cache(maxsize=8192)(tokenizer.encode)
@@ -120,27 +128,34 @@ class Pipeline:
         content = self._contents.current
         self._gate.enter(content.part.admission)
         try:
-            prepared = await self._prepare(question, request_id, content, self._clock())
+            prepared = await self._prepare(question, request_id, content, Marks(self._clock()))
         except BaseException:
             self._gate.leave()
             raise
         return Answering(prepared, self._engine, self._gate, self._clock)
 
-    async def _prepare(self, question: Question, request_id: str, content: Content, began: float) -> Prepared:
+    async def _prepare(self, question: Question, request_id: str, content: Content, marks: Marks) -> Prepared:
         spoken = self._limited(dialogue(content.part.prompt.system, question.messages), content.part.prompt)
         messages = await self._tokenized(spoken)
-        tokenized = self._clock()
-        found = await self._retrieval.submit(Lookup(question.text, content, tokenized))
-        searched = self._clock()
-        prepared = self._write(question, request_id, content, messages, found, began)
-        prepared.stages.update(
-            tokenize=1000 * (tokenized - began),
-            wait=found.wait,
-            embed=found.embed,
-            search=found.search,
-            prompt=1000 * (self._clock() - searched),
-        )
+        marks.tokenized = self._clock()
+        allowed = self._visible.mask(content.index)
+        found = await self._retrieval.submit(Lookup(question.text, content, allowed=allowed))
+        marks.found = self._clock()
+        marks.batched, marks.embedded, marks.searched = found.began, found.embedded, found.searched
+        prepared = self._write(question, request_id, content, messages, found, marks)
+        await self._checked(prepared.sampling)
+        marks.written = self._clock()
         return prepared
+
+    async def _checked(self, sampling: Sampling) -> None:
+        """A schema is made a grammar to see whether it can be, which may take long. Raises ServeError."""
+        if not (sampling.logit_bias or sampling.json_schema):
+            return
+        try:
+            await asyncio.to_thread(self._engine.check, sampling)
+        except ValueError as error:
+            param = "response_format" if sampling.json_schema else "logit_bias"
+            raise invalid(f"`{param}`: the engine cannot answer so: {str(error)[:500]}", param) from None
 
     def _limited(self, spoken: Dialogue, prompt: Prompt) -> Dialogue:
         """Megabytes that cannot fit are not tokenised: it would take seconds, and memory by the gigabyte.
@@ -174,7 +189,7 @@ class Pipeline:
         content: Content,
         messages: _Messages,
         found: Found,
-        began: float,
+        marks: Marks,
     ) -> Prepared:
         settings = content.part.retrieval
         ranked = [self._written(content, rank, passage) for rank, passage in _measured(found.passages, settings)]
@@ -205,12 +220,14 @@ class Pipeline:
             content,
             prompt_ids,
             _sampling(question, content.part.prompt, min(asked, self._limit - len(prompt_ids))),
-            tuple(source_of(content.index.chunks, each.passage, number) for number, each in enumerate(kept, 1)),
+            tuple(
+                source_of(content.index.chunks, each.passage, number, self._public_url)
+                for number, each in enumerate(kept, 1)
+            ),
             truncated=len(last) < len(messages.last),
             dropped=len(ranked) - fitted.passages + len(turns) - fitted.turns + messages.dropped,
             context_tokens=sum(map(len, numbered)),
-            began=began,
-            stages={},
+            marks=marks,
         )
 
     def _written(self, content: Content, number: int, passage: Passage) -> Written:
@@ -225,26 +242,32 @@ class Answering:
 
     def __init__(self, prepared: Prepared, engine: Engine, gate: Gate, clock: Clock) -> None:
         self.prepared = prepared
-        self.answer = Answer(prepared, stages=dict(prepared.stages))
+        self.answer = Answer(prepared)
+        self._marks = prepared.marks
         self._engine = engine
         self._gate = gate
         self._clock = clock
         self._held = True
 
     async def steps(self) -> AsyncGenerator[Step, None]:
-        """The answer in pieces; the last one has a finish reason. Closing it aborts the engine's request."""
+        """The answer in pieces; the last one has a finish reason. Closing it aborts the engine's request.
+
+        A piece is held by its reader until the next one is asked for, and the last one until the end is.
+        """
         scanner = Scanner(len(self.prepared.sources))
-        started = self._clock()
+        self._marks.handed = self._clock()
         deltas = self._engine.generate(self.prepared.request_id, self.prepared.prompt_ids, self.prepared.sampling)
         try:
             async with aclosing(deltas):
                 async for delta in deltas:
-                    self._count(delta.token_count, delta.cached_tokens, started)
+                    self._count(delta)
                     citations = scanner.feed(delta.text)
                     self.answer.citations += citations
                     if delta.finish_reason:
-                        self._finish()
-                    yield Step(delta.text, citations, delta.finish_reason)
+                        self._finish(delta.finish_reason)
+                    since = self._clock()
+                    yield Step(delta.text, citations, delta.finish_reason, delta.odds)
+                    self._marks.held.append((since, self._clock()))
         except EngineDiedError as error:
             raise ServeError(Failure.UNAVAILABLE, "The model stopped while answering. Try again.") from error
         finally:
@@ -253,26 +276,30 @@ class Answering:
     @property
     def is_finished(self) -> bool:
         """Whether the answer came to its end."""
-        return "total" in self.answer.stages
+        return self._marks.finished is not None
+
+    def deliver(self) -> None:
+        """The client has taken the end of the answer."""
+        self._marks.delivered = self._clock()
 
     def close(self) -> None:
         """Give the place back; twice does no harm."""
         if self._held:
             self._held = False
-            self._gate.leave(self._clock() - self.prepared.began if self.is_finished else None)
+            self._gate.leave(self._clock() - self._marks.began if self.is_finished else None)
 
-    def _count(self, tokens: int, cached: int, started: float) -> None:
-        self.answer.completion_tokens += tokens
-        self.answer.cached_tokens = max(self.answer.cached_tokens, cached)
-        if self.answer.first_token_at is None and tokens:
-            self.answer.first_token_at = self._clock()
-            self.answer.stages["firstToken"] = 1000 * (self.answer.first_token_at - started)
+    def _count(self, delta: Delta) -> None:
+        self.answer.completion_tokens += delta.token_count
+        self.answer.cached_tokens = max(self.answer.cached_tokens, delta.cached_tokens)
+        if delta.times is not None:
+            self._marks.engine = delta.times
+        if self._marks.first_token is None and delta.token_count:
+            self._marks.first_token = self._clock()
 
-    def _finish(self) -> None:
-        now = self._clock()
-        first = self.answer.first_token_at
-        self.answer.stages["decode"] = 1000 * (now - first) if first is not None else 0.0
-        self.answer.stages["total"] = 1000 * (now - self.prepared.began)
+    def _finish(self, reason: str) -> None:
+        self.answer.finish_reason = reason
+        self._marks.finished = self._clock()
+        self.answer.stages = milliseconds(self._marks)
 
 
 def _measured(passages: tuple[Passage, ...], settings: Retrieval) -> list[tuple[int, Passage]]:
@@ -290,4 +317,7 @@ def _sampling(question: Question, prompt: Prompt, answer_tokens: int) -> Samplin
         stop=question.stop,
         presence_penalty=question.presence_penalty,
         frequency_penalty=question.frequency_penalty,
+        logit_bias=question.logit_bias,
+        logprobs=question.logprobs,
+        json_schema=question.json_schema,
     )

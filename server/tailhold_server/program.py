@@ -15,8 +15,12 @@ import uvicorn
 from tailhold_api.conditions import Reason
 from tailhold_api.parts import ContentPart, PodPart
 from tailhold_server.app import create_app, create_internal_app
+from tailhold_server.backends import choose_tracer
 from tailhold_server.errors import StartError
 from tailhold_server.health import Phase, Verdict
+from tailhold_server.protocol import Protocol
+from tailhold_server.refresh import Refresh, follow
+from tailhold_server.rpc.server import RpcServer
 from tailhold_server.service import Service
 from tailhold_server.settings import ServerSettings
 from tailhold_server.start import Started, start
@@ -36,6 +40,7 @@ class Address:
     host: str
     port: int
     internal_port: int
+    grpc_port: int
 
 
 class PortInUseError(Exception):
@@ -53,7 +58,14 @@ class _Server(uvicorn.Server):
 class Program:
     """One run, from start to exit code."""
 
-    def __init__(self, pod: PodPart, content: ContentPart, settings: ServerSettings, address: Address) -> None:
+    def __init__(
+        self,
+        pod: PodPart,
+        content: ContentPart,
+        settings: ServerSettings,
+        address: Address,
+        refresh: Refresh | None = None,
+    ) -> None:
         self._pod = pod
         self._content = content
         self._settings = settings
@@ -64,9 +76,14 @@ class Program:
             comment_seconds=settings.comment_seconds,
             send_seconds=settings.send_seconds,
         )
+        self._service.tracer = choose_tracer(pod, settings, self._service.telemetry.count_spans)
+        self._address = address
         self._sockets = [_bound(address.host, port) for port in (address.port, address.internal_port)]
         self._public = self._uvicorn(create_app(self._service, settings))
         self._internal = self._uvicorn(create_internal_app(self._service, settings))
+        self._refresh = refresh
+        self._grpc_socket = _bound(address.host, address.grpc_port) if pod.server.grpc.enabled else None
+        self._rpc: RpcServer | None = None
         self._stop = asyncio.Event()
         self._started: Started | None = None
 
@@ -79,8 +96,10 @@ class Program:
         try:
             return await self._serve()
         finally:
+            await self._service.auditor.close()
             self._internal.should_exit = True
             await internal
+            await asyncio.to_thread(self._service.tracer.close)
 
     async def _serve(self) -> int:
         stopped = asyncio.ensure_future(self._stop.wait())
@@ -98,10 +117,22 @@ class Program:
             self._leave_word(Reason.START_FAILED, f"{type(error).__name__}: {error}")
             raise
         public = asyncio.ensure_future(self._public.serve([self._sockets[0]]))
+        await self._start_rpc()
         _LOG.info("ready: %s", " ".join(f"{row.name} {row.milliseconds} ms" for row in self._service.timeline.rows()))
         fault = asyncio.ensure_future(self._watch())
+        following = asyncio.ensure_future(follow(self._service, self._refresh)) if self._pod.uploads else None
         await asyncio.wait({stopped, fault}, return_when=asyncio.FIRST_COMPLETED)
+        if following is not None:
+            following.cancel()
         return await (self._died(fault.result(), public) if fault.done() else self._drain(fault, public))
+
+    async def _start_rpc(self) -> None:
+        """gRPC makes its sockets itself: the one that held the port goes first."""
+        if self._grpc_socket is None:
+            return
+        self._grpc_socket.close()
+        self._rpc = RpcServer(self._service, self._pod.server.grpc)
+        await self._rpc.start(self._address.host, self._address.grpc_port)
 
     def _failed(self, error: StartError) -> int:
         self._service.phase = Phase.FAILED
@@ -122,6 +153,8 @@ class Program:
         self._service.fault = fault
         self._service.error = message
         self._leave_word(Reason.NOT_READY, message)
+        if self._rpc:
+            await self._rpc.show(ready=False)
         await self._started.engine.stop()
         await asyncio.sleep(self._settings.death_seconds)
         await self._close(public)
@@ -130,6 +163,7 @@ class Program:
     async def _drain(self, fault: "asyncio.Future[Verdict]", public: "asyncio.Future[None]") -> int:
         """What was accepted is answered, for so long; before that, what still comes on open connections."""
         deadline = time.monotonic() + self._pod.server.drain_seconds
+        rpc = asyncio.ensure_future(self._drain_rpc(self._pod.server.drain_seconds))
         await self._retire(min(deadline, time.monotonic() + self._settings.retire_seconds))
         self._service.phase = Phase.DRAINING
         _LOG.info("draining: %d answers run", self._service.held)
@@ -137,6 +171,7 @@ class Program:
         while self._service.held and time.monotonic() < deadline and not fault.done():  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         await self._close(public)
+        await rpc
         return 0
 
     async def _retire(self, until: float) -> None:
@@ -148,6 +183,10 @@ class Program:
         while self._public.server_state.connections and time.monotonic() < until:  # noqa: ASYNC110  with a deadline
             await asyncio.sleep(0.05)
 
+    async def _drain_rpc(self, seconds: float) -> None:
+        if self._rpc:
+            await self._rpc.drain(seconds)
+
     async def _close(self, public: "asyncio.Future[None]") -> None:
         """End the engine, which ends its streams with an error event, then the server."""
         assert self._started is not None  # noqa: S101
@@ -155,6 +194,7 @@ class Program:
         self._public.should_exit = True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(public, _CLOSE_SECONDS)
+        await self._drain_rpc(0)
 
     def _leave_word(self, reason: Reason, message: str) -> None:
         _LOG.error("%s: %s", reason, message)
@@ -166,6 +206,7 @@ class Program:
         return _Server(
             uvicorn.Config(
                 app,  # type: ignore[arg-type]
+                http=Protocol,
                 log_config=None,
                 access_log=False,
                 lifespan="off",
@@ -189,11 +230,13 @@ def _bound(host: str, port: int) -> socket.socket:
     return listener
 
 
-def run(pod: PodPart, content: ContentPart, settings: ServerSettings, address: Address) -> int:
-    """Serve and return the exit code. Raises PortInUseError."""
+def run(
+    pod: PodPart, content: ContentPart, settings: ServerSettings, address: Address, refresh: Refresh | None = None
+) -> int:
+    """Serve and return the exit code. With `refresh` uploads are indexed. Raises PortInUseError."""
     import uvloop
 
     async def program() -> int:
-        return await Program(pod, content, settings, address).run()
+        return await Program(pod, content, settings, address, refresh).run()
 
     return uvloop.run(program())

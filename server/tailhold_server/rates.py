@@ -71,7 +71,8 @@ class _Window:
 class Meter:
     """Fed with what requests gain, on the event loop; times are on one monotonic clock, in seconds.
 
-    A prompt's rate is taken where no other prompt was computed beside it and most of it was not in the cache. What all
+    A prompt's rate is taken where no other prompt was computed beside it and most of it was not in the cache, from its
+    first step to its first token where the engine tells both, which leaves the queue out. What all
     streams together gain is taken over busy seconds, less the time that the prompts of that second took.
     """
 
@@ -112,7 +113,8 @@ class Meter:
             run.first_at, run.first_tokens = now, delta.token_count
             self._silent.discard(run)
             self._speaking += 1
-            self._prefilled(run, now)
+            times = delta.times
+            self._prefilled(run, times.first_token - times.scheduled if times else now - run.began)
         elif self._window:
             self._window.tokens += delta.token_count
         run.tokens += delta.token_count
@@ -153,11 +155,11 @@ class Meter:
             self.prompt.value, self.fresh.value, self.answer.value, self.lookup.known or 0.0, spread, self.answer.count
         )
 
-    def _prefilled(self, run: Run, now: float) -> None:
+    def _prefilled(self, run: Run, seconds: float) -> None:
         if self._window:
             self._window.fresh += run.fresh_tokens
-        if run.alone and 2 * run.cached <= run.prompt_tokens and now > run.began:
-            self.prefill.add(run.fresh_tokens / (now - run.began))
+        if run.alone and 2 * run.cached <= run.prompt_tokens and seconds > 0:
+            self.prefill.add(run.fresh_tokens / seconds)
 
     def _finished(self, run: Run) -> None:
         self.prompt.add(run.prompt_tokens)

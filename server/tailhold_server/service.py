@@ -1,13 +1,17 @@
 """The running server as its surfaces see it: the pipeline, its names, its health and its digests."""
 
 import time
+from contextlib import suppress
 from typing import Any
 
+from tailhold_api.audit import Recording
 from tailhold_api.codec import digest
 from tailhold_api.parts import SHORT, PodPart
+from tailhold_server.audit.auditor import Auditor, NoAuditor
 from tailhold_server.capacity import Capacity, Limits, Rates, Shape, capacity
 from tailhold_server.content import Content, Contents
 from tailhold_server.errors import Failure, ServeError
+from tailhold_server.handlers import Handlers
 from tailhold_server.health import (
     ANSWERING,
     Phase,
@@ -23,9 +27,11 @@ from tailhold_server.pipeline import Answering, Pipeline
 from tailhold_server.question import Question
 from tailhold_server.startup import Timeline
 from tailhold_server.telemetry import Telemetry
+from tailhold_server.tracing import NoTracer, Tracer
 from tailhold_server.watching import Watchman
 
 REVISION_HEADER = b"x-tailhold-revision"
+TRACE_HEADER = b"x-tailhold-trace"
 
 
 class Service:
@@ -43,6 +49,8 @@ class Service:
         self.pod = pod
         self.pod_digest = digest(pod)
         self.telemetry = Telemetry()
+        self.tracer: Tracer = NoTracer()
+        self.auditor: Auditor = NoAuditor()
         self.comment_seconds = comment_seconds
         self.send_seconds = send_seconds
         self.phase = Phase.RESOLVE
@@ -58,15 +66,24 @@ class Service:
         self._pipeline: Pipeline | None = None
         self._engine: ObservedEngine | None = None
         self._watchman: Watchman | None = None
+        self._handlers: Handlers | None = None
 
-    def install(self, pipeline: Pipeline, engine: ObservedEngine, watchman: Watchman) -> None:
+    def install(self, pipeline: Pipeline, engine: ObservedEngine, watchman: Watchman, handlers: Handlers) -> None:
         """The start has come so far that questions can be answered."""
         self._pipeline = pipeline
         self._engine = engine
         self._watchman = watchman
+        self._handlers = handlers
 
     def _show(self, phase: Phase) -> None:
         self.phase = phase
+
+    @property
+    def handlers(self) -> Handlers:
+        """All but the answers. Raises ServeError before the start is over, and while the server drains."""
+        if self._handlers is None or self.phase not in ANSWERING:
+            raise ServeError(Failure.UNAVAILABLE, f"Not serving: {self.phase.value}.", retry_after_seconds=5)
+        return self._handlers
 
     @property
     def model_names(self) -> tuple[str, ...]:
@@ -78,13 +95,28 @@ class Service:
         """A name in the list of models."""
         return {"id": name, "object": "model", "created": self.started, "owned_by": "tailhold"}
 
+    @property
+    def embedder_name(self) -> str:
+        """The embedder's name beside those of the pipeline."""
+        return f"{self.pod.pipeline}-embedder"
+
+    @property
+    def vector_store_id(self) -> str:
+        """The pipeline as a vector store: the same on every revision."""
+        return f"vs_{self.pod.pipeline}"
+
+    def check_embedder(self, name: str | None) -> None:
+        """Raises ServeError for a name that is none of ours."""
+        if name != self.embedder_name:
+            self.check_model(name)
+
     def check_model(self, name: str | None) -> None:
         """Raises ServeError for a name that is none of ours; no name is ours."""
         if name and name not in self.model_names:
-            known = ", ".join(self.model_names)
+            known = ", ".join((*self.model_names, self.embedder_name))
             raise ServeError(
                 Failure.NOT_FOUND,
-                f"The model `{name}` does not exist; there is {known}.",
+                f"The model `{name[:200]}` does not exist here; there is {known}.",
                 param="model",
                 code="model_not_found",
             )
@@ -103,6 +135,12 @@ class Service:
         if self._pipeline is None:
             raise ServeError(Failure.UNAVAILABLE, f"Not serving: {self.phase.value}.", retry_after_seconds=5)
         return self._pipeline.contents
+
+    @property
+    def recording(self) -> Recording | None:
+        """What is recorded of answers to new questions; None before there is content."""
+        latest = self._pipeline.contents.latest if self._pipeline else None
+        return latest.part.recording if latest else None
 
     @property
     def held(self) -> int:
@@ -177,6 +215,17 @@ class Service:
             self.telemetry.show_rates(self._engine.meter.rates(), self.capacity)
         return self.telemetry.text() + (self._engine.metrics_text() if self._engine else "")
 
+    @property
+    def staged(self) -> str:
+        """Digest of the documents that clients added, as of the last look; empty for none."""
+        return self._handlers.store.staged if self._handlers else ""
+
+    async def look(self) -> None:
+        """Look at what clients uploaded, so that what is told of it is true; a volume that fails tells what it was."""
+        if self._handlers is not None:
+            with suppress(ServeError):
+                await self._handlers.store.refresh()
+
     def tuning(self) -> dict[str, Any]:
         """What is in force."""
         content = self._pipeline.contents.latest if self._pipeline else None
@@ -199,6 +248,8 @@ class Service:
             "error": self.error,
             "ready": self.is_ready().ok,
             "held": self.held,
+            "audit": self.auditor.head(),
+            "uploads": {"digest": self.staged} if self._handlers and self.pod.uploads else None,
             "engine": self._engine.description() if self._engine else {},
             "rates": rates_body(self._engine.meter.rates(), self.shape, self.capacity) if self._engine else {},
             "pod": self.pod.model_dump(mode="json", by_alias=True),

@@ -21,8 +21,14 @@ class ServerSettings(BaseSettings):
     """`namespace/name` of the pipeline: the audience of the operator's tokens."""
     public_key: Path = Path(names.PUBLIC_KEY_PATH)
     """The operator's public key. Without the file no content is taken over the network."""
+    otlp_endpoint: str = ""
+    """Where traces go, whatever the spec says."""
+    otlp_headers: Path = Path(names.OTLP_HEADERS_FOLDER)
+    """Headers for the collector, a file for each; none where there is no such folder."""
     termination_log: Path = Path("/dev/termination-log")
     """Where the reason of an end is left; not written where it does not exist."""
+    pod_name: str = ""
+    """Names the folder of audit records; the host's name, which in a pod is the pod's, where it is empty."""
     engine: str = "vllm"
     """`vllm`, or `stand-in` for tests of the control plane."""
     max_body_bytes: int = 4 * 1024 * 1024

@@ -1,20 +1,22 @@
 """The start: what can be done side by side is, and the first error ends it all."""
 
 import asyncio
-import time
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
 
 from tailhold_api.conditions import Reason
 from tailhold_api.parts import ContentPart
 from tailhold_server.admission import Gate
+from tailhold_server.audit.opening import open_auditor
+from tailhold_server.audit.redact import compiled
 from tailhold_server.backends import Backend, choose_backend
 from tailhold_server.batcher import Batcher
 from tailhold_server.calibration import calibrate
 from tailhold_server.content import Contents
 from tailhold_server.errors import ContentRefusedError, EngineDiedError, ServeError, StartError
+from tailhold_server.handlers import Embedding, Handlers, Search, VectorStore, Visible
 from tailhold_server.health import Phase
 from tailhold_server.observed import ObservedEngine
 from tailhold_server.pages import read_ahead
@@ -59,8 +61,18 @@ class _Loaded:
 async def start(service: Service, content: ContentPart, settings: ServerSettings) -> Started:
     """Go through all phases and leave the service serving. Raises StartError."""
     with service.timeline.step(Phase.RESOLVE):
+        check_redaction(content)
+        service.auditor = await open_auditor(service, content.recording, settings)
         backend = await apart(partial(choose_backend, service.pod, settings))
     return await start_with(backend, service, content, settings)
+
+
+def check_redaction(content: ContentPart) -> None:
+    """Raises StartError that names the pattern which cannot be used."""
+    try:
+        compiled(content.recording.redaction)
+    except ContentRefusedError as error:
+        raise StartError(Reason.CONTENT_REFUSED, str(error)) from error
 
 
 async def start_with(backend: Backend, service: Service, content: ContentPart, settings: ServerSettings) -> Started:
@@ -122,6 +134,7 @@ async def _opened(
 ) -> None:
     """Questions go through, the rates are known, the watch is on: serving."""
     engine = started.engine
+    handlers = await _handlers(service, backend, loaded, started.retrieval)
     pipeline = Pipeline(
         tokenizer=loaded.tokenizer,
         skeleton=loaded.template,
@@ -130,8 +143,10 @@ async def _opened(
         engine=engine,
         gate=Gate(service.pod.engine.max_running_requests),
         max_model_tokens=service.pod.engine.max_model_tokens,
+        visible=handlers.store.visible,
+        public_url=(service.pod.server.public_url or "").rstrip("/"),
     )
-    service.install(pipeline, started.engine, started.watchman)
+    service.install(pipeline, engine, started.watchman, handlers)
     service.put_content(loaded.contents.current)
     with service.timeline.step(Phase.WARM_UP):
         answer = await _warm_up(pipeline)
@@ -145,11 +160,13 @@ async def _opened(
 
 
 async def _calibrate(service: Service, engine: ObservedEngine, answer: Answer, seconds: float) -> None:
+    marks = answer.prepared.marks
+    first_token = marks.first_token - marks.handed if marks.first_token and marks.handed else 0.0
     await calibrate(
         engine.engine,
         engine.meter,
         answer.prepared.prompt_ids,
-        first_token_seconds=answer.stages.get("firstToken", 0.0) / 1000,
+        first_token_seconds=first_token,
         running=service.pod.engine.max_running_requests,
         seconds=seconds,
         shares_prefixes=service.pod.engine.prefix_caching,
@@ -177,14 +194,22 @@ def _retrieval(service: Service, loaded: _Loaded, engine: ObservedEngine) -> Bat
     retriever = Retriever(loaded.encoder, service.pod.embedder.query_prefix)
 
     def work(lookups: Sequence[Lookup]) -> list[Found]:
-        began = time.monotonic()
         found = retriever.work(lookups)
-        engine.meter.looked_up(len(lookups), time.monotonic() - began)
+        engine.meter.looked_up(len(lookups), found[0].searched - found[0].began)
         return found
 
     retrieval = Batcher(work, lambda: loaded.contents.current.part.batching)
     retrieval.start()
     return retrieval
+
+
+async def _handlers(service: Service, backend: Backend, loaded: _Loaded, retrieval: Batcher[Lookup, Found]) -> Handlers:
+    visible = Visible()
+    store = VectorStore(loaded.contents, visible, backend.store, service.pod.uploads, backend.uploads)
+    with suppress(ServeError):  # a volume that fails takes no uploads, and answers all the same
+        await store.refresh()
+    search = Search(retrieval, loaded.contents, visible, store.own_attributes)
+    return Handlers(Embedding(loaded.encoder, service.pod.embedder, retrieval), search, store)
 
 
 async def _warm_up(pipeline: Pipeline) -> Answer:

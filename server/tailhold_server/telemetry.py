@@ -5,6 +5,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from tailhold_api import names
 from tailhold_server.capacity import Capacity, Rates
 from tailhold_server.pipeline import Answer
+from tailhold_server.stages import delivered_milliseconds
 
 _STAGE_BUCKETS = (
     0.0002,
@@ -48,6 +49,8 @@ _ANSWER_BUCKETS = (
 
 OUTCOMES = ("ok", "client_closed", "rejected", "invalid", "failed")
 """Values of the label of `requests_total`. `client_closed` and `rejected` are no failures of the server."""
+SPANS = ("exported", "dropped", "failed")
+"""Values of the label of `spans_total`."""
 
 STREAMS = ("one", "all")
 """Values of the label of `decode_tokens_per_second`."""
@@ -65,6 +68,12 @@ class Telemetry:
             registry=self.registry,
             buckets=_STAGE_BUCKETS,
         )
+        self._unaccounted = Histogram(
+            names.METRIC_UNACCOUNTED_SECONDS,
+            "Time of a question that no stage explains.",
+            registry=self.registry,
+            buckets=_STAGE_BUCKETS,
+        )
         self._first = Histogram(
             names.METRIC_TTFT_SECONDS,
             "From a question's arrival to its first token.",
@@ -79,6 +88,9 @@ class Telemetry:
         )
         self._requests = Counter(
             names.METRIC_REQUESTS, "Questions by how they ended.", ["outcome"], registry=self.registry
+        )
+        self._spans = Counter(
+            names.METRIC_SPANS, "Spans of traces by what became of them.", ["outcome"], registry=self.registry
         )
         self._info = Gauge(
             names.METRIC_INFO,
@@ -104,21 +116,49 @@ class Telemetry:
         )
         for streams in STREAMS:
             self._decode.labels(streams)
+        self._audited = Counter(
+            names.METRIC_AUDIT_RECORDS, "Audit records that are on the disk.", registry=self.registry
+        )
+        self._audit_lost = Counter(
+            names.METRIC_AUDIT_LOST, "Audit records that could not be written.", registry=self.registry
+        )
+        self._audit_seconds = Histogram(
+            names.METRIC_AUDIT_SECONDS,
+            "How long the disk took for the records that were written together.",
+            registry=self.registry,
+            buckets=_STAGE_BUCKETS,
+        )
         for outcome in OUTCOMES:
             self._requests.labels(outcome)
+        for outcome in SPANS:
+            self._spans.labels(outcome)
 
     def count(self, outcome: str) -> None:
         """A question ended so."""
         self._requests.labels(outcome).inc()
 
     def observe(self, answer: Answer) -> None:
-        """An answer ended well."""
-        for stage, milliseconds in answer.stages.items():
-            if stage != "total":
-                self._stages.labels(stage).observe(milliseconds / 1000)
-        if answer.first_token_at is not None:
-            self._first.observe(answer.first_token_at - answer.prepared.began)
-        self._whole.observe(answer.stages["total"] / 1000)
+        """An answer ended well, and its client has taken it."""
+        marks = answer.prepared.marks
+        for stage, milliseconds in delivered_milliseconds(marks).items():
+            self._stages.labels(stage).observe(milliseconds / 1000)
+        self._unaccounted.observe(answer.stages["unaccounted"] / 1000)
+        if marks.first_token is not None:
+            self._first.observe(marks.first_token - marks.began)
+        self._whole.observe(marks.total)
+
+    def count_spans(self, outcome: str, spans: int) -> None:
+        """So many spans ended so. Any thread."""
+        self._spans.labels(outcome).inc(spans)
+
+    def recorded(self, records: int, seconds: float) -> None:
+        """Audit records are on the disk."""
+        self._audited.inc(records)
+        self._audit_seconds.observe(seconds)
+
+    def not_recorded(self, records: int) -> None:
+        """Audit records could not be written."""
+        self._audit_lost.inc(records)
 
     def show_revision(self, pod: str, content: str, snapshot: str) -> None:
         """These digests are in force."""

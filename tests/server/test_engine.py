@@ -17,11 +17,15 @@ import pytest
 import yaml
 from joserfc import jwt
 from joserfc.jwk import OKPKey
-from openai import OpenAI
+from openai import BadRequestError, OpenAI
 from program_process import ServerProcess, free_port, termination
+from prometheus_client.parser import text_string_to_metric_families
+from traces import ORDER, outline, spans
+from waiting import until
 
 from tailhold.demo import EMBEDDER, GENERATOR, ensure_models
 from tailhold.serve import cache_folder
+from tailhold_local.jaeger import Jaeger
 
 pytestmark = pytest.mark.engine
 
@@ -36,7 +40,11 @@ SPEC: dict[str, Any] = {
     "generator": {"model": {"pvc": {"claimName": "models", "path": GENERATOR}}},
     "embedder": {"model": {"pvc": {"claimName": "models", "path": EMBEDDER}}, "dimension": 384},
     "index": {"store": {"claimName": "snapshots"}},
-    "corpus": {"sources": [{"name": "notes", "configMap": {"name": "notes"}}]},
+    "corpus": {
+        "sources": [{"name": "notes", "configMap": {"name": "notes"}}],
+        "uploads": {"pvc": {"claimName": "uploads"}},
+        "minRebuildSeconds": 10,
+    },
     "retrieval": {"topK": 3},
     "engine": {"enforceEager": True, "kvCacheMebibytes": 256, "maxModelTokens": 1056, "blockSizeTokens": 32},
     "placement": {"gpu": {"count": 0}, "cpu": {"cores": 2}},
@@ -45,7 +53,7 @@ SPEC: dict[str, Any] = {
 
 _SERVE = (
     "import sys; from pathlib import Path; from tailhold.serve import serve; a = sys.argv[1:]\n"
-    "if __name__ == '__main__': sys.exit(serve(Path(a[0]), None, None, '127.0.0.1', int(a[1]), int(a[2])))"
+    "if __name__ == '__main__': sys.exit(serve(Path(a[0]), None, None, '127.0.0.1', int(a[1]), int(a[2]), int(a[3])))"
 )
 
 
@@ -56,11 +64,11 @@ def key() -> OKPKey:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory, key: OKPKey) -> Iterator[ServerProcess]:
-    """`tailhold serve` of a manifest, for all tests here; the last of them kills its engine."""
+def server(tmp_path_factory: pytest.TempPathFactory, key: OKPKey, jaeger: Jaeger) -> Iterator[ServerProcess]:
+    """`tailhold serve` of a manifest, for all tests here, with its traces sent; the last of them kills its engine."""
     folder = _prepared(tmp_path_factory.mktemp("engine"), SPEC)
     (folder / "key.json").write_text(json.dumps(key.as_dict(private=False)))
-    program = _start(folder)
+    program = _start(folder, TAILHOLD_OTLP_ENDPOINT=jaeger.otlp_url)
     try:
         program.wait_until(lambda: program.status("/readyz") == 200 or _ended(program), 600)
         yield program
@@ -83,8 +91,8 @@ def _prepared(folder: Path, spec: dict[str, Any]) -> Path:
     return folder
 
 
-def _start(folder: Path) -> ServerProcess:
-    port, internal = free_port(), free_port()
+def _start(folder: Path, **more: str) -> ServerProcess:
+    port, internal, grpc = free_port(), free_port(), free_port()
     environment = {
         "TAILHOLD_CLAIMS": str(folder / "claims"),
         "TAILHOLD_CONFIG_MAPS": str(folder / "configmaps"),
@@ -95,12 +103,12 @@ def _start(folder: Path) -> ServerProcess:
     }
     with (folder / "log").open("wb") as out:
         process = subprocess.Popen(
-            [sys.executable, "-c", _SERVE, str(folder / "pipeline.yaml"), str(port), str(internal)],
-            env={**os.environ, **environment},
+            [sys.executable, "-c", _SERVE, str(folder / "pipeline.yaml"), str(port), str(internal), str(grpc)],
+            env={**os.environ, **environment, **more},
             stdout=out,
             stderr=subprocess.STDOUT,
         )
-    return ServerProcess(process, port, internal, folder / "log", folder / "termination-log")
+    return ServerProcess(process, port, internal, grpc, folder / "log", folder / "termination-log")
 
 
 def _ended(program: ServerProcess) -> bool:
@@ -238,6 +246,72 @@ def test_new_content_is_taken_while_an_answer_runs(server: ServerProcess, client
     assert len((after.model_extra or {})["tailhold"]["sources"]) == 1
 
 
+def test_an_upload_is_found_once_its_index_is_in_force_and_never_after_its_deletion(
+    server: ServerProcess, client: OpenAI
+) -> None:
+    """Built by a child of the server while it answers, and swapped in."""
+    text = b"# Parking\n\nVisitors park their cars on deck seven of the garage.\n"
+    file = client.files.create(file=("parking.md", text), purpose="assistants")
+    broken = client.files.create(file=("broken.pdf", b"no PDF"), purpose="assistants")
+    batch = client.vector_stores.file_batches.create("vs_notes", file_ids=[file.id, broken.id])
+    assert batch.file_counts.in_progress == 2
+    deadline = time.monotonic() + 180
+    while client.vector_stores.files.retrieve(file.id, vector_store_id="vs_notes").status != "completed":
+        assert time.monotonic() < deadline, server.log.read_text()[-3000:]
+        assert client.chat.completions.create(model="notes", messages=said("When?"), max_tokens=4).choices
+        time.sleep(1)
+    failed = client.vector_stores.files.retrieve(broken.id, vector_store_id="vs_notes")
+    assert failed.status == "failed"
+    assert failed.last_error is not None
+    question = "Where do visitors park their cars?"
+    found = client.vector_stores.search("vs_notes", query=question, max_num_results=1).data[0]
+    assert (found.file_id, found.filename) == (file.id, "parking.md")
+    answer = client.chat.completions.create(model="notes", messages=said(question), max_tokens=24)
+    assert (answer.model_extra or {})["tailhold"]["sources"][0]["document"] == f"{file.id}/parking.md"
+    client.files.delete(file.id)
+    assert file.id not in {each.file_id for each in client.vector_stores.search("vs_notes", query=question).data}
+
+
+def test_embeddings_are_the_pipelines_own_and_hold_up_no_question(server: ServerProcess, client: OpenAI) -> None:
+    """C68: questions go first."""
+    long = ["The office closes at six and visitors park on deck seven. " * 18] * 64
+    alone = [_retrieval_milliseconds(client) for _ in range(5)]
+    with ThreadPoolExecutor(1) as pool:
+        embedding = pool.submit(client.embeddings.create, model="notes-embedder", input=long)
+        beside = [_retrieval_milliseconds(client) for _ in range(5)]
+        made = embedding.result()
+    print(f"wait + embed + search in ms, alone {alone}, beside 64 long texts {beside}")
+    one = client.embeddings.create(model="notes", input=long[0]).data[0].embedding
+    assert len(made.data) == 64
+    assert all(abs(a - b) < 1e-4 for a, b in zip(made.data[63].embedding, one, strict=True))
+    assert abs(sum(each * each for each in one) - 1) < 1e-3
+
+
+def _retrieval_milliseconds(client: OpenAI) -> int:
+    answer = client.chat.completions.create(model="notes", messages=said("When does it close?"), max_tokens=1)
+    stages = (answer.model_extra or {})["tailhold"]["stages"]
+    return round(sum(stages[name] for name in ("wait", "embed", "search") if name in stages))
+
+
+def test_an_answer_is_held_to_a_schema_and_tells_its_probabilities(client: OpenAI) -> None:
+    schema: Any = {"type": "object", "properties": {"hour": {"type": "integer"}}, "required": ["hour"]}
+    form: Any = {"type": "json_schema", "json_schema": {"name": "hours", "schema": schema}}
+    asked: Any = {"model": "notes", "messages": said("When does the office close?"), "max_tokens": 40}
+    held = client.chat.completions.create(**asked, response_format=form)
+    if held.choices[0].finish_reason == "stop":
+        assert isinstance(json.loads(held.choices[0].message.content or "")["hour"], int)
+    assert (held.choices[0].message.content or "").lstrip().startswith("{")
+    told = client.chat.completions.create(**asked, logprobs=True, top_logprobs=3).choices[0].logprobs
+    assert told is not None
+    assert told.content is not None
+    assert all(each.logprob <= 0 and len(each.top_logprobs) == 3 for each in told.content)
+    assert all(each.top_logprobs[0].logprob >= each.logprob for each in told.content)
+    wrong: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "no such type"}}}
+    for fields in ({"response_format": wrong}, {"logit_bias": {"99999999": 1}}):
+        with pytest.raises(BadRequestError):
+            client.chat.completions.create(**asked, **fields)
+
+
 def test_the_engine_runs_with_what_the_spec_says(server: ServerProcess) -> None:
     tuning = httpx.get(f"{server.internal_url}/v1/tuning", trust_env=False).json()
     engine = tuning["engine"]
@@ -294,6 +368,70 @@ def test_a_busy_engine_on_a_loaded_machine_is_never_taken_for_one_that_stands_st
             each.wait()
     assert len(told) > 20
     assert {status for status, _ in told} == {200}, [each for each in told if each[0] != 200]
+
+
+class TestWhereTheTimeGoes:
+    def test_stages_add_up_and_are_the_engines_own_times(self, server: ServerProcess) -> None:
+        """Forty questions, four at a time; all but 3 % of their time has a name, and vLLM says the same of its part."""
+        before = sums(server)
+        with ThreadPoolExecutor(4) as pool:
+            stages = list(
+                pool.map(lambda n: last_event(server, f"Question {n}: when does the office close?"), range(40))
+            )
+        server.wait_until(lambda: grown(server, before, "tailhold_request_duration_seconds_count") == 40)
+        total = sum(each["total"] for each in stages)
+        shares = {name: sum(each[name] for each in stages) / total for name in stages[0]}
+        print({name: f"{100 * share:.2f} %" for name, share in shares.items()})
+        assert shares["unaccounted"] < 0.03
+        assert sum(shares.values()) == pytest.approx(2, abs=0.001)
+        seconds = grown(server, before, "tailhold_unaccounted_seconds_sum")
+        assert seconds / grown(server, before, "tailhold_request_duration_seconds_sum") < 0.03
+        for stage, own in (("prefill", "prefill"), ("decode", "decode")):
+            ours = sum(each[stage] for each in stages) / 1000
+            assert ours == pytest.approx(grown(server, before, f"vllm:request_{own}_time_seconds_sum"), rel=0.02)
+
+    def test_jaeger_has_the_trace_of_an_answer(self, server: ServerProcess, jaeger: Jaeger) -> None:
+        caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+        sent = {"messages": said("When does the office close?"), "max_tokens": 24, "stream": True}
+        url, headers = f"{server.url}/v1/chat/completions", {"traceparent": caller}
+        answer = httpx.post(url, json=sent, headers=headers, timeout=60, trust_env=False)
+        last = json.loads(answer.text.split("data: ")[-2])["tailhold"]
+        trace = until(lambda: jaeger.trace(last["trace"]), bool, seconds=20)
+        assert trace is not None
+        shown = ("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "tailhold.sources")
+        print("\n".join(outline(trace, shown)))
+        root, *stages = spans(trace)
+        assert root.parent_id == caller.split("-")[2]
+        assert tuple(each.name for each in stages[: len(ORDER)]) == ORDER
+        assert {each.name for each in stages[len(ORDER) :]} == {"postprocess", "transport"}
+        assert sum(each.duration for each in stages) >= 0.95 * root.duration
+        for stage, name in (("prefill", "prefill"), ("decode", "decode"), ("search", "vector.search")):
+            (span,) = (each for each in stages if each.name == name)
+            assert span.duration == pytest.approx(1000 * last["stages"][stage], abs=5)
+        assert root.tags["gen_ai.usage.output_tokens"] > 0
+        assert not [text for text in ("office", "reception", "wireless", "install") if text in str(trace)]
+
+
+def sums(server: ServerProcess) -> dict[str, float]:
+    """Every sample of the metrics by its name, added over labels."""
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(httpx.get(f"{server.internal_url}/metrics", trust_env=False).text):
+        for sample in family.samples:
+            found[sample.name] = found.get(sample.name, 0.0) + sample.value
+    return found
+
+
+def grown(server: ServerProcess, before: dict[str, float], name: str) -> float:
+    """By how much."""
+    return sums(server)[name] - before[name]
+
+
+def last_event(server: ServerProcess, question: str) -> dict[str, float]:
+    """The stages of a streamed answer."""
+    sent = {"messages": said(question), "max_tokens": 24, "stream": True}
+    answer = httpx.post(f"{server.url}/v1/chat/completions", json=sent, timeout=120, trust_env=False)
+    stages: dict[str, float] = json.loads(answer.text.split("data: ")[-2])["tailhold"]["stages"]
+    return stages
 
 
 def test_an_engine_killed_is_seen_and_ends_the_server(server: ServerProcess, client: OpenAI) -> None:

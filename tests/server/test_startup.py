@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,6 +56,7 @@ def backend(told: list[str], engine: StandInEngine | None = None, **others: Any)
         "opener": load("snapshot", lambda: INDEX),
         "engine": engine or ToldEngine(told),
         "import_libraries": load("import", lambda: None),
+        "store": Path("/nonexistent"),
     }
     return Backend(**{**given, **others})
 

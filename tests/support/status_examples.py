@@ -1,6 +1,7 @@
 """A status with all its fields."""
 
 from tailhold_api.status import (
+    AuditHead,
     CapacityStatus,
     Condition,
     Ended,
@@ -51,5 +52,6 @@ def full_status() -> Status:
             requests_seen=100,
         ),
         url="http://a.b.svc/v1",
+        audit=(AuditHead(pod="p", sequence=1, hash="e" * 64, at="2026-01-01T00:00:00Z"),),
         ended=(Ended(name="x", reason="Replaced", at="2026-01-01T00:00:00Z"),),
     )

@@ -4,16 +4,33 @@ from tailhold_api import names
 from tailhold_operator.kinds import Manifest
 from tailhold_operator.render.identity import Identity
 
+_PORTS = {
+    "http": {"name": "http", "port": 80, "protocol": "TCP", "targetPort": "http"},
+    # A mesh or a gateway has to be told that this is HTTP/2 from the first byte.
+    "grpc": {
+        "name": "grpc",
+        "port": names.GRPC_PORT,
+        "protocol": "TCP",
+        "targetPort": "grpc",
+        "appProtocol": "kubernetes.io/h2c",
+    },
+}
 
-def render_service(identity: Identity, pod_part: str) -> Manifest:
-    """The one address of a pipeline, answered by the pods of one pod part."""
+
+def render_service(identity: Identity, pod_part: str, template: Manifest | None) -> Manifest:
+    """The one address of a pipeline, answered by the pods of one pod part, on the ports that their template has."""
     service = identity.object("Service", identity.child())
     service["spec"] = {
         "type": "ClusterIP",
         "selector": identity.selector(**{names.LABEL_POD_PART: pod_part}),
-        "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "http"}],
+        "ports": [port for name, port in _PORTS.items() if name in _open(template)],
     }
     return service
+
+
+def _open(template: Manifest | None) -> set[str]:
+    containers = template["spec"]["containers"] if template else ()
+    return {"http"} | {port["name"] for each in containers for port in each.get("ports", ())}
 
 
 def render_budget(identity: Identity) -> Manifest:

@@ -34,7 +34,7 @@ def render_template(part: PodPart, identity: Identity, setup: Setup) -> Manifest
     spec |= where(part.placement) | _cluster_rules(part.pod, identity, digest[:SHORT])
     spec["terminationGracePeriodSeconds"] = _PRE_STOP_SECONDS + part.server.drain_seconds + _GRACE_SECONDS
     labels = {**identity.labels(names.COMPONENT_SERVER), names.LABEL_POD_PART: digest[:SHORT]}
-    return {"metadata": given.metadata(part.pod, labels), "spec": spec}
+    return {"metadata": given.metadata(part.pod, labels, _scraped(part)), "spec": spec}
 
 
 def render_deployment(identity: Identity, pod_part: str, template: Manifest, replicas: int) -> Manifest:
@@ -50,6 +50,14 @@ def render_deployment(identity: Identity, pod_part: str, template: Manifest, rep
         "template": template,
     }
     return deployment
+
+
+def _scraped(part: PodPart) -> dict[str, str]:
+    """What a Prometheus that discovers pods by annotations goes by."""
+    if not part.observability.metrics.scrape_annotations:
+        return {}
+    said = {"scrape": "true", "port": str(names.INTERNAL_PORT), "path": names.METRICS_PATH}
+    return {f"prometheus.io/{name}": value for name, value in said.items()}
 
 
 def resources(placement: Placement) -> Manifest:
@@ -69,12 +77,17 @@ def _volumes(part: PodPart, identity: Identity, short: str) -> tuple[list[Manife
         pod.config_map("content", identity.child(short, "content"), f"{names.CONFIG_FOLDER}/content"),
         pod.config_map("key", identity.child("key"), f"{names.CONFIG_FOLDER}/key"),
     ]
+    otlp = part.observability.otlp
+    if otlp and otlp.headers_secret_name:
+        config.append(pod.secret("otlp-headers", otlp.headers_secret_name, names.OTLP_HEADERS_FOLDER))
+    written = [each.pvc.claim_name for each in (part.audit_sink, part.uploads) if each]
     claimed = (
         part.store.claim_name,
         *pod.claim_of(part.generator.model),
         *pod.claim_of(part.embedder.model),
+        *written,
     )
-    claims, claim_mounts = pod.claims(claimed)
+    claims, claim_mounts = pod.claims(claimed, writable=written)
     cache, cache_mounts = pod.scratch(part.placement.cache_mebibytes)
     # vLLM keeps the blocks that are off the card in a file there.
     size = mebibytes(part.placement.shared_memory_mebibytes + part.engine.kv_offload_mebibytes)
@@ -88,11 +101,11 @@ def _life(part: PodPart) -> Manifest:
     """Ports and probes. Liveness is asked only after the start-up probe has passed."""
     tries = math.ceil(part.server.startup_seconds / _STARTUP_PERIOD_SECONDS)
     startup = pod.probe("/startupz", periodSeconds=_STARTUP_PERIOD_SECONDS, timeoutSeconds=3, failureThreshold=tries)
+    ports = {"http": names.HTTP_PORT, "internal": names.INTERNAL_PORT}
+    if part.server.grpc.enabled:
+        ports["grpc"] = names.GRPC_PORT
     return {
-        "ports": [
-            {"name": "http", "containerPort": names.HTTP_PORT, "protocol": "TCP"},
-            {"name": "internal", "containerPort": names.INTERNAL_PORT, "protocol": "TCP"},
-        ],
+        "ports": [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports.items()],
         "startupProbe": startup,
         "readinessProbe": pod.probe("/readyz", periodSeconds=2, timeoutSeconds=2, failureThreshold=2),
         # The server ends itself when its engine is dead or stands still: this is for one that cannot do that any more.

@@ -4,9 +4,9 @@ An index is put together from a snapshot's arrays, whose numbers were proved to 
 and no file chooses which of its types is made.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 import faiss
 import numpy as np
@@ -22,10 +22,15 @@ Vectors = NDArray[np.float32]
 Ids = NDArray[np.int64]
 
 
+Selector = Any
+_FEW = 4096
+"""So many are compared one by one: an index is no quicker, and finds less."""
+
+
 class Candidates(Protocol):
     """Finds what may be among the best."""
 
-    def find(self, questions: Vectors, k: int, parameters: SearchParameters) -> Ids:
+    def find(self, questions: Vectors, k: int, parameters: SearchParameters, may: Selector | None = None) -> Ids:
         """At least k ids a question, -1 where there are fewer."""
 
     def rows(self, ids: Ids) -> Vectors:
@@ -50,7 +55,12 @@ class FaissSearcher:
         return self._count
 
     def search(
-        self, vectors: Vectors, k: int, parameters: SearchParameters = BY_DEFAULT
+        self,
+        vectors: Vectors,
+        k: int,
+        parameters: SearchParameters = BY_DEFAULT,
+        *,
+        allowed: NDArray[np.bool_] | None = None,
     ) -> tuple[Vectors, NDArray[np.int64]]:
         """Scores, best first, and ids; a place that nothing fills has id -1 and score -inf.
 
@@ -59,16 +69,29 @@ class FaissSearcher:
         check_questions(vectors)
         questions = compared(vectors, cosine=self._cosine)
         scores, ids = unfilled(len(questions), k)
-        wanted = min(k, self._count)
+        few = None if allowed is None else np.flatnonzero(allowed)
+        wanted = min(k, self._count if few is None else len(few))
         if not (wanted and len(questions)):
             return scores, ids
-        with one_thread():
-            candidates = self._candidates.find(questions, wanted, parameters)
+        if few is not None and len(few) <= _FEW:
+            candidates: Iterable[Ids] = [few] * len(questions)
+        else:
+            with one_thread():
+                candidates = self._candidates.find(questions, wanted, parameters, selector(allowed))
         for row, found in enumerate(candidates):
             known = found[found >= 0]
+            if few is not None and len(known) < wanted:  # the way to them led through what may not be found
+                known = few
             best = ranked(self._candidates.rows(known), known, questions[row], k, cosine=self._cosine)
             scores[row, : len(best[0])], ids[row, : len(best[0])] = best
         return scores, ids
+
+
+def selector(allowed: NDArray[np.bool_] | None) -> Selector | None:
+    """FAISS's own form of it."""
+    if allowed is None:
+        return None
+    return faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
 
 
 def searcher_of(vectors: Vectors, metric: Metric, structure: IVFPQArrays | HNSWArrays) -> Searcher:
@@ -90,10 +113,10 @@ class HNSWCandidates:
         flat = faiss.downcast_index(index.storage)
         self._rows: Vectors = faiss.rev_swig_ptr(flat.get_xb(), index.ntotal * index.d).reshape(-1, index.d)
 
-    def find(self, questions: Vectors, k: int, parameters: SearchParameters) -> Ids:
+    def find(self, questions: Vectors, k: int, parameters: SearchParameters, may: Selector | None = None) -> Ids:
         """All that the walk through the graph kept."""
         kept = max(k, parameters.ef_search)
-        told = faiss.SearchParametersHNSW(efSearch=kept)
+        told = faiss.SearchParametersHNSW(efSearch=kept, **({"sel": may} if may else {}))
         ids: Ids = self._index.search(questions, min(kept, self._index.ntotal), params=told)[1]
         return ids
 
@@ -110,10 +133,11 @@ class IVFPQCandidates:
         self._vectors = vectors
         self._cosine = cosine
 
-    def find(self, questions: Vectors, k: int, parameters: SearchParameters) -> Ids:
+    def find(self, questions: Vectors, k: int, parameters: SearchParameters, may: Selector | None = None) -> Ids:
         """The best by their codes in the probed lists."""
         most = max(k, min(k * parameters.rescore_factor, MOST_CANDIDATES))
-        told = faiss.SearchParametersIVF(nprobe=min(parameters.probes, self._index.nlist))
+        selected = {"sel": may} if may else {}
+        told = faiss.SearchParametersIVF(nprobe=min(parameters.probes, self._index.nlist), **selected)
         ids: Ids = self._index.search(questions, min(most, self._index.ntotal), params=told)[1]
         return ids
 
