@@ -56,7 +56,7 @@ async def _serving(claims: Path, sink: AuditSink | None, records: Records) -> As
     service, settings = Service(pod), ServerSettings(claims=claims)
     backend = Backend(StandInEncoder, StandInTokenizer, lambda _: index, StandInEngine(running_limit=256), claims)
     service.auditor = await open_auditor(service, content.recording, settings)
-    started = await start_with(backend, service, content)
+    started = await start_with(backend, service, content, settings)
     yield create_app(service, settings)
     await service.auditor.close()
     await started.close()

@@ -42,6 +42,14 @@ class Backend:
     """Where snapshots are."""
     uploads: Folder | None = None
     """Where clients' documents are, on a pipeline that takes any."""
+    import_libraries: Callable[[], object] = lambda: None
+    """In one thread, before anything is loaded: two threads that import the same packages get in each other's way."""
+    files: tuple[Path, ...] = ()
+    """What will be read, in the order of it."""
+    engine_takes_the_rest: bool = False
+    """Whether encoder and index have to have their memory before the engine starts: they share a GPU with it."""
+    measures_at_start: bool = False
+    """Whether the engine's rates are measured before it serves."""
 
 
 def choose_backend(pod: PodPart, settings: ServerSettings, tell: Tell = silent) -> Backend:
@@ -82,9 +90,21 @@ def _real(pod: PodPart, settings: ServerSettings, tell: Tell) -> Backend:
         load_tokenizer=lambda: _tokenizer(generator),
         opener=lambda snapshot: open_folder(_folder(pod, settings, snapshot, tell), snapshot, searcher, words),
         engine=VllmEngine(engine_arguments(pod, model_folder=generator, on_cpu=on_cpu)),
+        import_libraries=_import_libraries,
+        files=(*sorted(embedder.glob("*.safetensors")), *sorted(generator.glob("*.safetensors"))),
+        engine_takes_the_rest=not on_cpu,
+        measures_at_start=True,
         store=_store(pod, settings),
         uploads=_uploads(pod, settings),
     )
+
+
+def _import_libraries() -> None:
+    """What encoder, tokenizer and engine have in common; with a small model, most of a start."""
+    from tailhold_server.adapters import encoder, flat, tokenizer  # noqa: F401
+    from tailhold_server.adapters.engine import import_vllm
+
+    import_vllm()
 
 
 def _stand_in(pod: PodPart, settings: ServerSettings, tell: Tell) -> Backend:

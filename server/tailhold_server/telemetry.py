@@ -3,6 +3,7 @@
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from tailhold_api import names
+from tailhold_server.capacity import Capacity, Rates
 from tailhold_server.pipeline import Answer
 from tailhold_server.stages import delivered_milliseconds
 
@@ -51,6 +52,9 @@ OUTCOMES = ("ok", "client_closed", "rejected", "invalid", "failed")
 SPANS = ("exported", "dropped", "failed")
 """Values of the label of `spans_total`."""
 
+STREAMS = ("one", "all")
+"""Values of the label of `decode_tokens_per_second`."""
+
 
 class Telemetry:
     """One registry for each server, so that two of them in a process do not meet."""
@@ -94,6 +98,24 @@ class Telemetry:
             ["revision", "pod", "content", "snapshot"],
             registry=self.registry,
         )
+        self._prefill = Gauge(
+            names.METRIC_PREFILL_RATE,
+            "Prompt tokens that the engine computes in a second, of one prompt alone; 0 before it is known.",
+            registry=self.registry,
+        )
+        self._decode = Gauge(
+            names.METRIC_DECODE_RATE,
+            "Answer tokens that the engine gives in a second; 0 before it is known.",
+            ["streams"],
+            registry=self.registry,
+        )
+        self._capacity = Gauge(
+            names.METRIC_CAPACITY,
+            "Requests like those seen that this pod can carry in a second; 0 before it is known.",
+            registry=self.registry,
+        )
+        for streams in STREAMS:
+            self._decode.labels(streams)
         self._audited = Counter(
             names.METRIC_AUDIT_RECORDS, "Audit records that are on the disk.", registry=self.registry
         )
@@ -142,6 +164,13 @@ class Telemetry:
         """These digests are in force."""
         self._info.clear()
         self._info.labels(f"{pod[:10]}-{content[:10]}", pod, content, snapshot).set(1)
+
+    def show_rates(self, rates: Rates, carried: Capacity | None) -> None:
+        """These were measured."""
+        self._prefill.set(rates.prefill or 0)
+        for streams, rate in zip(STREAMS, (rates.stream, rates.all_streams), strict=True):
+            self._decode.labels(streams).set(rate or 0)
+        self._capacity.set(carried.requests_per_second if carried else 0)
 
     def text(self) -> str:
         """Prometheus' text format."""

@@ -106,7 +106,8 @@ def _life(part: PodPart) -> Manifest:
         "ports": [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports.items()],
         "startupProbe": startup,
         "readinessProbe": pod.probe("/readyz", periodSeconds=2, timeoutSeconds=2, failureThreshold=2),
-        "livenessProbe": pod.probe("/livez", periodSeconds=10, timeoutSeconds=5, failureThreshold=3),
+        # The server ends itself when its engine is dead or stands still: this is for one that cannot do that any more.
+        "livenessProbe": pod.probe("/livez", periodSeconds=5, timeoutSeconds=4, failureThreshold=3),
         "lifecycle": {"preStop": {"sleep": {"seconds": _PRE_STOP_SECONDS}}},
     }
 
