@@ -116,8 +116,8 @@ def _percentiles(axes: Axes, report: LoadReport, other: LoadReport | None, kind:
                 )
     axes.set_xscale("log")
     ticks = [0, 50, 90, 99, 99.9, 99.99, 99.999]
-    shown = [percent for percent in ticks if 1 / (1 - percent / 100) <= 1.01 * max(100, report.latency(kind).count)]
-    axes.set_xticks([1 / (1 - percent / 100) for percent in shown], [f"{percent:g} %" for percent in shown])
+    drawn = [percent for percent in ticks if 1 / (1 - percent / 100) <= 1.01 * max(100, report.latency(kind).count)]
+    axes.set_xticks([1 / (1 - percent / 100) for percent in drawn], [f"{percent:g} %" for percent in drawn])
     axes.minorticks_off()
     axes.set_xlabel("percentile of all requests (logarithmic towards the tail)")
     axes.set_ylabel("milliseconds")
