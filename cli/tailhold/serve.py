@@ -7,9 +7,10 @@ import os
 import re
 import sys
 from collections.abc import MutableMapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -22,8 +23,13 @@ from tailhold_api.parts import BuildPart, ContentPart, PodPart, build_part, cont
 from tailhold_api.spec import Spec
 from tailhold_api.status import Progress
 
+if TYPE_CHECKING:
+    from tailhold_server.refresh import Refresh
+
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
+_BUILD = "index-build"
+"""Name of the process that builds."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -52,7 +58,7 @@ def serve(
     address = (host, port, internal_port, grpc_port)
     if manifest is not None:
         made = _from_manifest(manifest)
-        serving = partial(_run, *made, address)
+        serving = partial(_run, made.pod, made.content, address, made.refreshed)
         return run_apart(serving) if os.isatty(0) else serving()
     if pod is None and content is None and not Path(names.POD_PART_PATH).exists():
         raise ServeFailedError("name a manifest, as in `tailhold serve examples/ragpipeline.yaml`")
@@ -86,7 +92,36 @@ def _load(kind: type[Parsed], text: str, where: str) -> Parsed:
         raise ServeFailedError("\n".join(lines_of(error, where, kind))) from None
 
 
-def _from_manifest(path: Path) -> tuple[PodPart, ContentPart]:
+@dataclass(frozen=True)
+class _Made:
+    """What a manifest is served from. It goes to a process of its own where a terminal is attached."""
+
+    name: str
+    spec: Spec
+    rebuild: str
+    content: ContentPart
+    built: str
+    """Digest of the uploads that are in its index."""
+
+    @property
+    def pod(self) -> PodPart:
+        return pod_part(self.name, self.spec)
+
+    @property
+    def refreshed(self) -> "_Made | None":
+        """How to build for uploads, where there are any to come."""
+        return self if self.spec.uploads else None
+
+    def build(self, staged: str) -> ContentPart | None:
+        """Another index, with the uploads of this digest."""
+        try:
+            return content_part(self.spec, _snapshot(self.spec, self.rebuild, staged))
+        except ServeFailedError as error:
+            print(error, file=sys.stderr)
+            return None
+
+
+def _from_manifest(path: Path) -> _Made:
     try:
         manifest = read_manifest(path)
     except ManifestError as error:
@@ -95,9 +130,27 @@ def _from_manifest(path: Path) -> tuple[PodPart, ContentPart]:
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # a bar for loading weights says nothing of ours
     here(os.environ)
     trust_given(os.environ)
-    build = build_part(spec, manifest.rebuild)
-    snapshot = _found_or_built(build, spec.index.keep_snapshots) if build else _given(spec)
-    return pod_part(manifest.name, spec), content_part(spec, snapshot)
+    staged = _staged(spec)
+    content = content_part(spec, _snapshot(spec, manifest.rebuild, staged))
+    return _Made(manifest.name, spec, manifest.rebuild, content, staged)
+
+
+def _snapshot(spec: Spec, rebuild: str, staged: str) -> str:
+    """The snapshot that is given, or the one that holds these uploads: on the volume, or built now."""
+    build = build_part(spec, rebuild + (f"+{staged[:16]}" if staged else ""))
+    return _found_or_built(build, spec.index.keep_snapshots) if build else _given(spec)
+
+
+def _staged(spec: Spec) -> str:
+    """Digest of the uploads on this machine. The folder of their claim is made."""
+    from tailhold_server.uploads.folder import ADDED, Folder, staged_digest
+    from tailhold_server.uploads.reading import uploads_folder
+
+    if spec.corpus is None or spec.corpus.uploads is None:
+        return ""
+    claims = Path(os.environ["TAILHOLD_CLAIMS"])
+    (claims / spec.corpus.uploads.pvc.claim_name).mkdir(parents=True, exist_ok=True)
+    return staged_digest(Folder(uploads_folder(spec.corpus.uploads, claims)).names(ADDED))
 
 
 def here(env: MutableMapping[str, str]) -> None:
@@ -151,10 +204,10 @@ def _built(store: Path, build: BuildPart) -> str | None:
 
 def _build(store: Path, build: BuildPart, keep: int) -> str:
     """Build in a child process: its memory is free before the engine takes its own."""
-    print(f"no index at {store} yet: building it", file=sys.stderr, flush=True)
+    print(f"no such index at {store} yet: building it", file=sys.stderr, flush=True)
     config_maps = os.environ.setdefault("TAILHOLD_CONFIG_MAPS", str(cache_folder() / "configmaps"))
     child = multiprocessing.get_context("spawn").Process(
-        target=build_in_child, args=(dump(build), str(store.parent), config_maps, keep), name="index-build"
+        target=build_in_child, args=(dump(build), str(store.parent), config_maps, keep), name=_BUILD, daemon=True
     )
     child.start()
     child.join()
@@ -162,6 +215,12 @@ def _build(store: Path, build: BuildPart, keep: int) -> str:
     if snapshot is None:
         raise ServeFailedError("the index was not built, see above")
     return snapshot
+
+
+def _stop_build() -> None:
+    for child in multiprocessing.active_children():
+        if child.name == _BUILD:
+            child.terminate()
 
 
 def build_in_child(build: str, claims: str, config_maps: str, keep: int) -> None:
@@ -196,16 +255,23 @@ class _Teller:
             print(progress.step, file=sys.stderr, flush=True)
 
 
-def _run(pod: PodPart, content: ContentPart, address: tuple[str, int, int, int]) -> int:
+def _refresh(made: _Made | None) -> "Refresh | None":
+    from tailhold_server.refresh import Refresh
+
+    if made is None or made.spec.corpus is None:
+        return None
+    return Refresh(made.build, _stop_build, made.spec.corpus.min_rebuild_seconds, made.built)
+
+
+def _run(pod: PodPart, content: ContentPart, address: tuple[str, int, int, int], made: _Made | None = None) -> int:
+    from tailhold_server.logs import configure
     from tailhold_server.program import Address, PortInUseError, run
     from tailhold_server.settings import ServerSettings
 
     levels = {LogLevel.DEBUG: logging.DEBUG, LogLevel.INFO: logging.INFO, LogLevel.WARNING: logging.WARNING}
-    logging.basicConfig(
-        level=levels[pod.observability.log_level], format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    configure(levels[pod.observability.log_level])
     try:
-        return run(pod, content, ServerSettings(), Address(*address))
+        refresh = _refresh(made)
+        return run(pod, content, ServerSettings(), Address(*address), refresh)
     except PortInUseError as error:
         raise ServeFailedError(str(error)) from error

@@ -15,7 +15,7 @@ from tailhold_api.observability import Observability
 from tailhold_api.placement import Placement
 from tailhold_api.pod import Pod
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
-from tailhold_api.sources import Corpus, Metric, SnapshotSource, SnapshotStore
+from tailhold_api.sources import Corpus, Metric, SnapshotSource, SnapshotStore, Uploads
 from tailhold_api.spec import Server, Spec
 
 SHORT = 10
@@ -48,6 +48,8 @@ class PodPart(Model):
     """Where they are loaded from that were built elsewhere."""
     audit_sink: AuditSink | None = None
     """Where audit records are kept; none are without it."""
+    uploads: Uploads | None = None
+    """Where clients' documents go."""
 
 
 class ContentPart(Model):
@@ -89,7 +91,7 @@ class BuildPart(Model):
     hnsw: HNSWStructure | None = None
     """For `kind: HNSW` alone."""
     rebuild: str = ""
-    """The value of the rebuild annotation: a new one builds again from the same spec."""
+    """The value of the rebuild annotation, and a mark of the uploads: a new one builds again from the same spec."""
 
 
 def pod_part(pipeline: str, spec: Spec) -> PodPart:
@@ -106,6 +108,7 @@ def pod_part(pipeline: str, spec: Spec) -> PodPart:
         store=spec.index.store,
         snapshots=spec.index.snapshot.source if spec.index.snapshot else None,
         audit_sink=spec.audit.sink,
+        uploads=spec.uploads,
     )
 
 
@@ -127,7 +130,7 @@ def build_part(spec: Spec, rebuild: str = "") -> BuildPart | None:
     if spec.corpus is None or spec.index.store is None:
         return None
     return BuildPart(
-        corpus=spec.corpus,
+        corpus=_indexed(spec.corpus),
         embedder=spec.embedder,
         generator=spec.generator,
         kind=spec.index.kind,
@@ -137,6 +140,13 @@ def build_part(spec: Spec, rebuild: str = "") -> BuildPart | None:
         hnsw=spec.index.hnsw_structure,
         rebuild=rebuild,
     )
+
+
+def _indexed(corpus: Corpus) -> Corpus:
+    """Without what says nothing of documents: another limit is no reason to index anew."""
+    uploads = Uploads(pvc=corpus.uploads.pvc) if corpus.uploads else None
+    bare = Corpus.model_fields["min_rebuild_seconds"].default
+    return corpus.model_copy(update={"uploads": uploads, "min_rebuild_seconds": bare})
 
 
 def short(model: BaseModel) -> str:

@@ -13,7 +13,7 @@ from tailhold_api.placement import Placement
 from tailhold_api.pod import Pod
 from tailhold_api.rpc import Grpc
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
-from tailhold_api.sources import Corpus, Index
+from tailhold_api.sources import Corpus, Index, Uploads
 
 
 class Server(Model):
@@ -29,6 +29,9 @@ class Server(Model):
     startup_seconds: int = restart(1800, ge=60, le=86400)
     """How long a start may take: fetching and loading weights, loading the index, warming up. Beyond it the pod is
     restarted."""
+    public_url: str | None = restart(None, max_length=1000, pattern=r"^https?://[^ ?#]+$")
+    """Where clients reach the pipeline from outside, as in `https://rag.example.com`. Citations of documents without a
+    `baseUrl` link to the server's own copy below it; without it they are paths from the server's root."""
     grpc: Grpc = part(Grpc)
     """The gRPC surface."""
 
@@ -187,3 +190,8 @@ class Spec(Model):
     """What is kept of each answer."""
     paused: bool = policy(False)
     """Stop changing anything. What serves goes on serving, and status is kept up to date."""
+
+    @property
+    def uploads(self) -> Uploads | None:
+        """Where clients' documents go, on a pipeline that takes any."""
+        return self.corpus.uploads if self.corpus else None

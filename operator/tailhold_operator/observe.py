@@ -144,6 +144,8 @@ class Report:
     """What it fetches, and how far it is."""
     audit: ChainHead | None = None
     """None where nothing is recorded."""
+    uploads: str | None = None
+    """Digest of the documents that clients added, empty for none; None of a pod that takes no uploads."""
 
 
 @dataclass(frozen=True)

@@ -283,6 +283,8 @@ class FakePods:
         """What each says that its engine runs with."""
         self.audit: dict[str, ChainHead] = {}
         """The last audit record of each pod, by its name."""
+        self.uploads: dict[str, str | None] = {}
+        """What each pod says of uploads, by its name; all that are not named say what stands at the empty name."""
         self.deaf: set[str] = set()
         """Names of pods that do not answer."""
         self.pushed: list[str] = []
@@ -305,6 +307,7 @@ class FakePods:
             {"load": 1},
             engine=self.engine,
             audit=self.audit.get(pod.name),
+            uploads=self.uploads.get(pod.name, self.uploads.get("")),
         )
 
     async def progress(self, pod: Pod) -> Mapping[str, Any] | None:

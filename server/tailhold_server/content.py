@@ -26,6 +26,8 @@ class Index:
     dimension: int
     fingerprint: str
     """Of the encoder that made its vectors."""
+    build: str = ""
+    """Digest of the build part that it was built from."""
 
     @cached_property
     def _by_key(self) -> tuple[np.ndarray, np.ndarray]:

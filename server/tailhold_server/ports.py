@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,9 @@ class Encoder(Protocol):
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """One finite row for each text; texts that are too long are cut."""
 
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text with the special ones, nothing cut. Any thread."""
+
 
 class Searcher(Protocol):
     """Finds the nearest vectors. One thread at a time."""
@@ -33,9 +36,18 @@ class Searcher(Protocol):
         """Vectors searched."""
 
     def search(
-        self, vectors: NDArray[np.float32], k: int, parameters: SearchParameters = BY_DEFAULT
+        self,
+        vectors: NDArray[np.float32],
+        k: int,
+        parameters: SearchParameters = BY_DEFAULT,
+        *,
+        allowed: NDArray[np.bool_] | None = None,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Scores, higher is better, best first, and ids; an id of -1 is a place that nothing fills."""
+        """Scores, higher is better, best first, and ids; an id of -1 is a place that nothing fills.
+
+        With `allowed`, one truth for each vector, the search is among those alone: k of them are found where there are
+        as many.
+        """
 
 
 @dataclass(frozen=True)
@@ -57,8 +69,28 @@ class ChunkSource:
     """SHA-256 of what the chunk is: the same in every snapshot that holds it."""
 
 
+class Document(NamedTuple):
+    """What a citation says of a document."""
+
+    source: str
+    """Name of the corpus source."""
+    path: str
+    """Within the source."""
+    title: str
+    url: str | None
+    """Where readers find it."""
+
+
 class Chunks(Protocol):
     """The chunks of a snapshot, in the order of its vectors. Any thread."""
+
+    @property
+    def documents(self) -> Sequence[Document]:
+        """All documents, in the order of reading."""
+
+    @property
+    def document_of(self) -> NDArray[np.int64]:
+        """For each chunk the place of the document that is cited for it."""
 
     def __len__(self) -> int: ...
 
@@ -101,6 +133,28 @@ class Sampling:
     stop: tuple[str, ...] = ()
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """Token ids and what is added to their scores."""
+    logprobs: int | None = None
+    """How many likelier tokens are told beside each; None tells no probability at all."""
+    json_schema: str | None = None
+    """What the answer has to be an instance of."""
+
+
+@dataclass(frozen=True)
+class Likely:
+    """A token and how likely it was."""
+
+    token: str
+    """As text; a piece of a character has none that is exact."""
+    logprob: float
+
+
+@dataclass(frozen=True)
+class TokenOdds(Likely):
+    """The token that was drawn, and those that were the likeliest in its place."""
+
+    top: tuple[Likely, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -127,6 +181,8 @@ class Delta:
     """Prompt tokens whose KV blocks were there already."""
     times: EngineTimes | None = None
     """At least on the first and the last one; None of an engine that does not say."""
+    odds: tuple[TokenOdds, ...] = ()
+    """One for each token, where `logprobs` was asked for."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +201,9 @@ class Engine(Protocol):
 
     async def start(self) -> None:
         """Returns when it can generate. Raises StartError."""
+
+    def check(self, sampling: Sampling) -> None:
+        """Raises ValueError where it cannot draw so. Before anything was sent."""
 
     def generate(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> AsyncGenerator[Delta, None]:
         """Closing the generator aborts the request. Raises EngineDiedError."""

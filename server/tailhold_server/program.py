@@ -18,6 +18,9 @@ from tailhold_server.app import create_app, create_internal_app
 from tailhold_server.backends import choose_tracer
 from tailhold_server.errors import StartError
 from tailhold_server.health import Phase
+from tailhold_server.logs import unhandled
+from tailhold_server.protocol import Protocol
+from tailhold_server.refresh import Refresh, follow
 from tailhold_server.rpc.server import RpcServer
 from tailhold_server.service import Service
 from tailhold_server.settings import ServerSettings
@@ -56,7 +59,14 @@ class _Server(uvicorn.Server):
 class Program:
     """One run, from start to exit code."""
 
-    def __init__(self, pod: PodPart, content: ContentPart, settings: ServerSettings, address: Address) -> None:
+    def __init__(
+        self,
+        pod: PodPart,
+        content: ContentPart,
+        settings: ServerSettings,
+        address: Address,
+        refresh: Refresh | None = None,
+    ) -> None:
         self._pod = pod
         self._content = content
         self._settings = settings
@@ -71,6 +81,7 @@ class Program:
         self._sockets = [_bound(address.host, port) for port in (address.port, address.internal_port)]
         self._public = self._uvicorn(create_app(self._service, settings))
         self._internal = self._uvicorn(create_internal_app(self._service, settings))
+        self._refresh = refresh
         self._grpc_socket = _bound(address.host, address.grpc_port) if pod.server.grpc.enabled else None
         self._rpc: RpcServer | None = None
         self._stop = asyncio.Event()
@@ -79,6 +90,7 @@ class Program:
     async def run(self) -> int:
         """Serve until a signal, or until it cannot go on. Returns the exit code."""
         loop = asyncio.get_running_loop()
+        loop.set_exception_handler(unhandled)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         internal = asyncio.ensure_future(self._internal.serve([self._sockets[1]]))
@@ -110,7 +122,10 @@ class Program:
         await self._start_rpc()
         _LOG.info("ready: %s", " ".join(f"{k} {v} ms" for k, v in self._service.phase_milliseconds.items()))
         dead = asyncio.ensure_future(self._watch())
+        following = asyncio.ensure_future(follow(self._service, self._refresh)) if self._pod.uploads else None
         await asyncio.wait({stopped, dead}, return_when=asyncio.FIRST_COMPLETED)
+        if following is not None:
+            following.cancel()
         return await (self._died(public) if dead.done() else self._drain(public))
 
     async def _start_rpc(self) -> None:
@@ -179,6 +194,7 @@ class Program:
         return _Server(
             uvicorn.Config(
                 app,  # type: ignore[arg-type]
+                http=Protocol,
                 log_config=None,
                 access_log=False,
                 lifespan="off",
@@ -202,11 +218,13 @@ def _bound(host: str, port: int) -> socket.socket:
     return listener
 
 
-def run(pod: PodPart, content: ContentPart, settings: ServerSettings, address: Address) -> int:
-    """Serve and return the exit code. Raises PortInUseError."""
+def run(
+    pod: PodPart, content: ContentPart, settings: ServerSettings, address: Address, refresh: Refresh | None = None
+) -> int:
+    """Serve and return the exit code. With `refresh` uploads are indexed. Raises PortInUseError."""
     import uvloop
 
     async def program() -> int:
-        return await Program(pod, content, settings, address).run()
+        return await Program(pod, content, settings, address, refresh).run()
 
     return uvloop.run(program())

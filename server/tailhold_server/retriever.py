@@ -20,6 +20,17 @@ class Lookup:
 
     text: str
     content: Content
+    top_k: int | None = None
+    """None takes the pipeline's `retrieval.topK`."""
+    min_score: float | None = None
+    """None takes the pipeline's `retrieval.minScore`."""
+    allowed: NDArray[np.bool_] | None = None
+    """Which chunks may be found; None lets all."""
+
+    @property
+    def depth(self) -> int:
+        """Most passages that are wanted."""
+        return self.content.part.retrieval.top_k if self.top_k is None else self.top_k
 
 
 @dataclass(frozen=True)
@@ -53,21 +64,23 @@ class Retriever:
 
 
 def _searched_alike(lookups: Sequence[Lookup]) -> list[list[int]]:
-    groups: dict[tuple[int, SearchParameters], list[int]] = {}
+    groups: dict[tuple[int, int, SearchParameters], list[int]] = {}
     for place, each in enumerate(lookups):
-        groups.setdefault((id(each.content.index), each.content.part.search), []).append(place)
+        alike = (id(each.content.index), id(each.allowed), each.content.part.search)
+        groups.setdefault(alike, []).append(place)
     return list(groups.values())
 
 
 def _search(
     lookups: Sequence[Lookup], places: Sequence[int], vectors: NDArray[np.float32]
 ) -> dict[int, tuple[Passage, ...]]:
-    index, parameters = lookups[places[0]].content.index, lookups[places[0]].content.part.search
-    deepest = max(lookups[place].content.part.retrieval.top_k for place in places)
+    first = lookups[places[0]]
+    index, parameters = first.content.index, first.content.part.search
+    deepest = max(lookups[place].depth for place in places)
     k = min(deepest, index.searcher.count)
     if k == 0:
         return dict.fromkeys(places, ())
-    scores, ids = index.searcher.search(vectors[list(places)], k, parameters)
+    scores, ids = index.searcher.search(vectors[list(places)], k, parameters, allowed=first.allowed)
     return {place: _chosen(lookups[place], scores[row], ids[row]) for row, place in enumerate(places)}
 
 
@@ -77,7 +90,7 @@ def _chosen(lookup: Lookup, scores: NDArray[np.float32], ids: NDArray[np.int64])
         scores.tolist(),
         ids.tolist(),
         count=len(lookup.content.index.chunks),
-        min_score=settings.min_score,
+        min_score=settings.min_score if lookup.min_score is None else lookup.min_score,
         metric=lookup.content.index.metric,
     )
-    return passages[: settings.top_k]
+    return passages[: lookup.depth]

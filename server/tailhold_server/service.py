@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from tailhold_api.audit import Recording
@@ -13,6 +14,7 @@ from tailhold_server.audit.auditor import Auditor, NoAuditor
 from tailhold_server.content import Content, Contents
 from tailhold_server.delivery.progress import AbandonedError
 from tailhold_server.errors import Failure, ServeError
+from tailhold_server.handlers import Handlers
 from tailhold_server.health import Phase, Verdict, judge_alive, judge_engine, judge_ready, judge_started
 from tailhold_server.pipeline import Answering, Pipeline
 from tailhold_server.ports import Engine
@@ -55,6 +57,7 @@ class Service:
         self._clock = clock
         self._pipeline: Pipeline | None = None
         self._engine: Engine | None = None
+        self._handlers: Handlers | None = None
 
     def tell(self, progress: Progress | None) -> None:
         """What is fetched, and how far it is; None once nothing is. From any thread. Raises AbandonedError."""
@@ -68,10 +71,18 @@ class Service:
         """The start is given up: a fetch ends at its next word."""
         self._abandoned = True
 
-    def install(self, pipeline: Pipeline, engine: Engine) -> None:
+    def install(self, pipeline: Pipeline, engine: Engine, handlers: Handlers) -> None:
         """The start has come so far that questions can be answered."""
         self._pipeline = pipeline
         self._engine = engine
+        self._handlers = handlers
+
+    @property
+    def handlers(self) -> Handlers:
+        """All but the answers. Raises ServeError before the start is over, and while the server drains."""
+        if self._handlers is None or self.phase is not Phase.SERVING:
+            raise ServeError(Failure.UNAVAILABLE, f"Not serving: {self.phase.value}.", retry_after_seconds=5)
+        return self._handlers
 
     @property
     def model_names(self) -> tuple[str, ...]:
@@ -83,13 +94,28 @@ class Service:
         """A name in the list of models."""
         return {"id": name, "object": "model", "created": self.started, "owned_by": "tailhold"}
 
+    @property
+    def embedder_name(self) -> str:
+        """The embedder's name beside those of the pipeline."""
+        return f"{self.pod.pipeline}-embedder"
+
+    @property
+    def vector_store_id(self) -> str:
+        """The pipeline as a vector store: the same on every revision."""
+        return f"vs_{self.pod.pipeline}"
+
+    def check_embedder(self, name: str | None) -> None:
+        """Raises ServeError for a name that is none of ours."""
+        if name != self.embedder_name:
+            self.check_model(name)
+
     def check_model(self, name: str | None) -> None:
         """Raises ServeError for a name that is none of ours; no name is ours."""
         if name and name not in self.model_names:
-            known = ", ".join(self.model_names)
+            known = ", ".join((*self.model_names, self.embedder_name))
             raise ServeError(
                 Failure.NOT_FOUND,
-                f"The model `{name}` does not exist; there is {known}.",
+                f"The model `{name[:200]}` does not exist here; there is {known}.",
                 param="model",
                 code="model_not_found",
             )
@@ -160,6 +186,17 @@ class Service:
         """The server's metrics and the engine's."""
         return self.telemetry.text() + (self._engine.metrics_text() if self._engine else "")
 
+    @property
+    def staged(self) -> str:
+        """Digest of the documents that clients added, as of the last look; empty for none."""
+        return self._handlers.store.staged if self._handlers else ""
+
+    async def look(self) -> None:
+        """Look at what clients uploaded, so that what is told of it is true; a volume that fails tells what it was."""
+        if self._handlers is not None:
+            with suppress(ServeError):
+                await self._handlers.store.refresh()
+
     def tuning(self) -> dict[str, Any]:
         """What is in force."""
         content = self._pipeline.contents.latest if self._pipeline else None
@@ -176,6 +213,7 @@ class Service:
             "ready": self.is_ready().ok,
             "held": self.held,
             "audit": self.auditor.head(),
+            "uploads": {"digest": self.staged} if self._handlers and self.pod.uploads else None,
             "engine": self._engine.description() if self._engine else {},
             "pod": self.pod.model_dump(mode="json", by_alias=True),
             "content": content.part.model_dump(mode="json", by_alias=True) if content else {},

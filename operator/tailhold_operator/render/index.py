@@ -84,7 +84,8 @@ def _volumes(part: BuildPart, build: str, identity: Identity, means: JobMeans) -
 def _claimed(part: BuildPart) -> list[str]:
     models = fetching.claims_of((part.embedder.model, part.generator.model))
     documents = [source.pvc.claim_name for source in part.corpus.sources if source.pvc]
-    return [part.store.claim_name, *models, *documents]
+    uploads = [part.corpus.uploads.pvc.claim_name] if part.corpus.uploads else []
+    return [part.store.claim_name, *models, *documents, *uploads]
 
 
 def _environment(means: JobMeans) -> list[Manifest]:

@@ -82,8 +82,8 @@ def _volumes(part: PodPart, identity: Identity, short: str) -> tuple[list[Manife
         config.append(pod.secret("otlp-headers", otlp.headers_secret_name, names.OTLP_HEADERS_FOLDER))
     sources = [each for each in (part.generator.model, part.embedder.model, part.snapshots) if each]
     store = [part.store.claim_name] if part.store else []
-    audit = [part.audit_sink.pvc.claim_name] if part.audit_sink else []
-    writable = (*audit, *fetching.writable(part.server.cache))
+    kept = [each.pvc.claim_name for each in (part.audit_sink, part.uploads) if each]
+    writable = (*kept, *fetching.writable(part.server.cache))
     claims, claim_mounts = pod.claims((*store, *fetching.claims_of(sources), *writable), writable)
     fetched, fetched_mounts = fetching.volumes(sources, part.pod.trust)
     cache, cache_mounts = pod.scratch(part.placement.cache_mebibytes)

@@ -36,6 +36,17 @@ class StoredChunks:
         self._place_offsets = longs(files[names.PLACE_OFFSETS])
         self._passages = files[names.PASSAGES]
         self._documents = documents
+        self._document_of = np.ascontiguousarray(self._places[self._place_offsets[:-1], 0])
+
+    @property
+    def documents(self) -> Sequence[Document]:
+        """All documents, in the order of reading."""
+        return self._documents
+
+    @property
+    def document_of(self) -> NDArray[np.int64]:
+        """For each chunk the document of its first place."""
+        return self._document_of
 
     def __len__(self) -> int:
         return len(self._text_offsets) - 1

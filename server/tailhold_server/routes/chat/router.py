@@ -17,15 +17,17 @@ from tailhold_server.asking import Request as Told
 from tailhold_server.audit.auditor import CALLER
 from tailhold_server.errors import ServeError
 from tailhold_server.pipeline import Answer
+from tailhold_server.ports import TokenOdds
 from tailhold_server.question import Question
 from tailhold_server.routes.chat.protocol import ChatRequest, parse, question
 from tailhold_server.routes.chat.wire import Frame, completion, first_chunk, step_chunk, usage_chunk
 from tailhold_server.routes.envelope import envelope
+from tailhold_server.routes.reading import body_of, json_body
 from tailhold_server.service import REVISION_HEADER, TRACE_HEADER, Service
 
 PATH = "/v1/chat/completions"
 
-_BODY = {"required": True, "content": {"application/json": {"schema": ChatRequest.model_json_schema()}}}
+_BODY = json_body(ChatRequest)
 
 
 def chat_router(service: Service) -> APIRouter:
@@ -36,7 +38,7 @@ def chat_router(service: Service) -> APIRouter:
     async def chat(request: Request) -> Response:
         """Answer a question from the indexed documents, at once or as a stream."""
         try:
-            asked = parse(await request.body())
+            asked = parse(await body_of(request))
             service.check_model(asked.model)
             return Completion(service, asked, question(asked), request)
         except ServeError as error:
@@ -98,11 +100,13 @@ class Completion(Response):
 
     async def _whole(self, asking: Asking, answer: Answer, frame: Frame, send: Send) -> None:
         texts, reason = [], "stop"
+        odds: list[TokenOdds] = []
         async with aclosing(asking.steps()) as steps:
             async for step in steps:
                 texts.append(step.text)
+                odds += step.odds
                 reason = step.finish_reason or reason
-        body = orjson.dumps(completion(frame, "".join(texts), reason, answer))
+        body = orjson.dumps(completion(frame, "".join(texts), reason, answer, odds))
         headers = (
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
