@@ -41,6 +41,8 @@ CLAIMS_FOLDER = "/var/lib/tailhold/claims"
 """Persistent volume claims are mounted here, each in a folder of its claim's name."""
 CONFIG_MAPS_FOLDER = "/var/lib/tailhold/configmaps"
 """ConfigMaps that are corpus sources are mounted here in the index Job, each in a folder of its name."""
+SECRETS_FOLDER = "/var/lib/tailhold/secrets"
+"""Secrets that the serving program reads are mounted here, each in a folder of its name."""
 CACHE_FOLDER = "/var/cache/tailhold"
 """HOME and every cache of the server, on one volume: the root file system is read-only."""
 

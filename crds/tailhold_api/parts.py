@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, get_args
 from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
+from tailhold_api.access import Limits, Tenant
 from tailhold_api.codec import digest
 from tailhold_api.engine import Engine
 from tailhold_api.fields import FieldClass, Model, field_class, part
@@ -14,7 +15,7 @@ from tailhold_api.placement import Placement
 from tailhold_api.pod import Pod
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
 from tailhold_api.sources import Corpus, Metric, SnapshotStore
-from tailhold_api.spec import Observability, Server, Spec
+from tailhold_api.spec import Observability, Program, Spec
 
 SHORT = 10
 """Hex digits of a digest that stand in names: at a billion revisions the chance of two alike is under one in two
@@ -36,7 +37,7 @@ class PodPart(Model):
     """Where the pod runs."""
     pod: Pod = part(Pod)
     """What the cluster's own rules ask of it."""
-    server: Server = part(Server)
+    server: Program = part(Program)
     """The serving program."""
     observability: Observability = part(Observability)
     """What the server says about itself."""
@@ -59,6 +60,16 @@ class ContentPart(Model):
     """How questions are embedded and searched together."""
     admission: Admission = part(Admission)
     """When a question is refused."""
+    limits: Limits = part(Limits)
+    """How much one client may ask."""
+    tenants: dict[str, Tenant] = Field(default={})
+    """The tenant of each client that has a key."""
+    open_to: dict[str, tuple[Tenant, ...]] = Field(default={})
+    """By corpus source the tenants that it is open to; sources that are open to everybody are left out."""
+
+    def closed_to(self, tenant: str) -> frozenset[str]:
+        """The corpus sources that nothing may be told of; an empty tenant is none of any list."""
+        return frozenset(source for source, tenants in self.open_to.items() if tenant not in tenants)
 
 
 class BuildPart(Model):
@@ -93,7 +104,7 @@ def pod_part(pipeline: str, spec: Spec) -> PodPart:
         engine=spec.engine,
         placement=spec.placement,
         pod=spec.pod,
-        server=spec.server,
+        server=Program(**{name: getattr(spec.server, name) for name in Program.model_fields}),
         observability=spec.observability,
         store=spec.index.store,
     )
@@ -108,13 +119,16 @@ def content_part(spec: Spec, snapshot: str) -> ContentPart:
         prompt=spec.prompt,
         batching=spec.batching,
         admission=spec.admission,
+        limits=spec.server.limits,
+        tenants=spec.server.tenants,
+        open_to={each.name: each.tenants for each in spec.corpus.sources if each.tenants},
     )
 
 
 def build_part(spec: Spec, rebuild: str = "") -> BuildPart:
     """What the spec's snapshot is built from."""
     return BuildPart(
-        corpus=spec.corpus,
+        corpus=_indexed(spec.corpus),
         embedder=spec.embedder,
         generator=spec.generator,
         kind=spec.index.kind,
@@ -124,6 +138,12 @@ def build_part(spec: Spec, rebuild: str = "") -> BuildPart:
         hnsw=spec.index.hnsw_structure,
         rebuild=rebuild,
     )
+
+
+def _indexed(corpus: Corpus) -> Corpus:
+    """Without what only the search reads: another tenant is no reason to index anew."""
+    sources = tuple(each.model_copy(update={"tenants": ()}) for each in corpus.sources)
+    return corpus.model_copy(update={"sources": sources})
 
 
 def short(model: BaseModel) -> str:
@@ -143,7 +163,8 @@ class Change(NamedTuple):
 
 
 def changes(old: Spec, new: Spec) -> tuple[Change, ...]:
-    """Each field that differs, in the spec's order, with its class: the outermost class on the path holds."""
+    """Each field that differs, in the spec's order, with its class: the outermost class on the path holds, but for
+    what is `live` in the entries of a list."""
     return tuple(_changes(old, new, ""))
 
 
@@ -156,8 +177,20 @@ def _changes(old: BaseModel, new: BaseModel, prefix: str) -> Iterator[Change]:
         known = field_class(type(new), name)
         if known is None and isinstance(before, BaseModel) and isinstance(after, BaseModel):
             yield from _changes(before, after, f"{path}.")
+        elif lively := _live_in_entries(before, after, path):
+            yield from lively
         else:
             yield Change(path, before, after, known or FieldClass.RESTART)
+
+
+def _live_in_entries(old: Any, new: Any, path: str) -> list[Change]:
+    """What differs between two lists whose entries differ in nothing but `live` fields; else nothing."""
+    if not (isinstance(old, tuple) and isinstance(new, tuple) and len(old) == len(new)):
+        return []
+    if not all(isinstance(each, Model) for each in (*old, *new)):
+        return []
+    found = [each for at, (a, b) in enumerate(zip(old, new, strict=True)) for each in _changes(a, b, f"{path}[{at}].")]
+    return found if all(each.field_class is FieldClass.LIVE for each in found) else []
 
 
 def _given(field: FieldInfo, value: Any) -> Any:

@@ -3,7 +3,8 @@
 from enum import StrEnum
 from typing import ClassVar, TypeVar
 
-from tailhold_api.fields import Model, Rule, part, policy, reload, restart
+from tailhold_api.access import Tenant
+from tailhold_api.fields import Model, Rule, live, part, policy, reload, restart
 from tailhold_api.grammar import WITHIN, Glob, once
 from tailhold_api.index_kinds import (
     HNSW,
@@ -117,6 +118,10 @@ class CorpusSource(Model):
     base_url: str | None = reload(None, max_length=1000, pattern=r"^https?://[^ ]+/$")
     """Where readers find these documents: citations link to this plus the file's path. Without it they link to
     the server's own copy of the chunk."""
+    tenants: tuple[Tenant, ...] = live((), max_length=100)
+    """Tenants that these documents are open to; everybody where it is empty. A question of another tenant is answered
+    as if they were not indexed: the search itself leaves them out. A text that stands in several sources is open to
+    those of each. A change builds nothing: it reaches the running pods."""
 
 
 class Chunking(Model):

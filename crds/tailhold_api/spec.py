@@ -3,8 +3,9 @@
 from enum import StrEnum
 from typing import ClassVar
 
+from tailhold_api.access import Auth, Http, Limits, Tenant, Tls
 from tailhold_api.engine import Engine
-from tailhold_api.fields import Model, Rule, part, policy, restart
+from tailhold_api.fields import Model, Rule, live, part, policy, restart
 from tailhold_api.index_kinds import IVFPQ, MOST_CANDIDATES, Rescore
 from tailhold_api.placement import Placement
 from tailhold_api.pod import Pod
@@ -27,8 +28,8 @@ class Observability(Model):
     """Lowest level that is logged."""
 
 
-class Server(Model):
-    """The serving program."""
+class Program(Model):
+    """How the serving program is started."""
 
     image: str | None = restart(None, min_length=1, max_length=500)
     """Image of the server. The operator's default where it is not given. Prefer a digest: a tag may move under a
@@ -38,6 +39,33 @@ class Server(Model):
     startup_seconds: int = restart(1800, ge=60, le=86400)
     """How long a start may take: fetching and loading weights, loading the index, warming up. Beyond it the pod is
     restarted."""
+    http: Http = part(Http)
+    """HTTP as clients meet it."""
+    auth: Auth | None = None
+    """Who may ask. Everybody who reaches the Service where it is not given."""
+    tls: Tls | None = None
+    """HTTPS. Plain HTTP where it is not given, for clusters whose mesh or gateway does it."""
+
+
+class Server(Program):
+    """The serving program, and what of it reaches the running pods."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.tenants.size() == 0 || (has(self.auth) && has(self.auth.apiKeys))",
+            "`tenants` is for `auth.apiKeys`: with `auth.oidc` the tenant comes from `tenantClaim`, without `auth` there"
+            " are no clients",
+            {"auth": {"apiKeys": {"secretName": "clients"}}, "tenants": {"ada": "risk"}},
+            {"tenants": {"ada": "risk"}},
+        ),
+    )
+
+    limits: Limits = part(Limits)
+    """How much one client may ask."""
+    tenants: dict[str, Tenant] = live({}, max_length=1000)
+    """The tenant of each client of `auth.apiKeys`, by the name of its key. A client without one sees what is open to
+    everybody."""
+
 
 
 class RolloutStrategy(StrEnum):
@@ -137,6 +165,15 @@ class Spec(Model):
             " lower one of them",
             {"index": {"kind": "IVFPQ", "rescore": {"factor": 20}}, "retrieval": {"topK": 100}},
             {"index": {"kind": "IVFPQ", "rescore": {"factor": 21}}, "retrieval": {"topK": 100}},
+        ),
+        Rule(
+            "!self.corpus.sources.exists(each, each.tenants.size() > 0) || has(self.server.auth)",
+            "`corpus.sources` may have `tenants` only with `server.auth`: without it nobody has a tenant",
+            {
+                "corpus": {"sources": [{"name": "a", "configMap": {"name": "a"}, "tenants": ["risk"]}]},
+                "server": {"auth": {"apiKeys": {"secretName": "clients"}}},
+            },
+            {"corpus": {"sources": [{"name": "a", "configMap": {"name": "a"}, "tenants": ["risk"]}]}},
         ),
     )
 
