@@ -95,9 +95,9 @@ class Limits(Model):
     """Questions in a minute, all of them at once if need be; they come back one by one. Beyond them 429 with
     Retry-After. No limit where it is not given."""
     tokens_per_minute: int | None = live(None, ge=1, le=1000000000)
-    """Tokens of prompts and answers in a minute. An answer is counted at the longest that it may get, and settled at its
-    end: clients that send a small `max_tokens` get further. The prompt holds the passages. No limit where it is not
-    given."""
+    """Tokens of prompts and answers in a minute. An answer is counted at the longest that it may get, and settled at
+    its end: clients that send a small `max_tokens` get further. The prompt holds the passages. No limit where it is
+    not given."""
     max_concurrent: int | None = live(None, ge=1, le=100000)
     """Questions of one client that are answered or wait at the same time, so that one cannot fill the queue. No limit
     where it is not given."""

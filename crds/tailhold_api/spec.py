@@ -53,8 +53,8 @@ class Server(Program):
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "self.tenants.size() == 0 || (has(self.auth) && has(self.auth.apiKeys))",
-            "`tenants` is for `auth.apiKeys`: with `auth.oidc` the tenant comes from `tenantClaim`, without `auth` there"
-            " are no clients",
+            "`tenants` is for `auth.apiKeys`: with `auth.oidc` the tenant comes from `tenantClaim`, without `auth`"
+            " there are no clients",
             {"auth": {"apiKeys": {"secretName": "clients"}}, "tenants": {"ada": "risk"}},
             {"tenants": {"ada": "risk"}},
         ),
@@ -65,7 +65,6 @@ class Server(Program):
     tenants: dict[str, Tenant] = live({}, max_length=1000)
     """The tenant of each client of `auth.apiKeys`, by the name of its key. A client without one sees what is open to
     everybody."""
-
 
 
 class RolloutStrategy(StrEnum):

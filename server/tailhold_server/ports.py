@@ -33,9 +33,18 @@ class Searcher(Protocol):
         """Vectors searched."""
 
     def search(
-        self, vectors: NDArray[np.float32], k: int, parameters: SearchParameters = BY_DEFAULT
+        self,
+        vectors: NDArray[np.float32],
+        k: int,
+        parameters: SearchParameters = BY_DEFAULT,
+        *,
+        allowed: NDArray[np.bool_] | None = None,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Scores, higher is better, best first, and ids; an id of -1 is a place that nothing fills."""
+        """Scores, higher is better, best first, and ids; an id of -1 is a place that nothing fills.
+
+        With `allowed`, one truth for each vector, the search is among those alone: k of them are found where there are
+        as many.
+        """
 
 
 @dataclass(frozen=True)
@@ -69,7 +78,13 @@ class Chunks(Protocol):
         """The text by the generator's tokenizer, without special tokens."""
 
     def source(self, index: int) -> ChunkSource:
-        """Where it comes from."""
+        """Where it comes from; of several places, the first that was read."""
+
+    def sources(self, index: int) -> Sequence[ChunkSource]:
+        """Every place at which this very text stands, in the order of reading; at least one."""
+
+    def open_beside(self, closed: frozenset[str]) -> NDArray[np.bool_]:
+        """For each chunk, whether it stands in a corpus source that is none of these."""
 
 
 class Tokenizer(Protocol):
@@ -133,8 +148,13 @@ class Engine(Protocol):
     async def start(self) -> None:
         """Returns when it can generate. Raises StartError."""
 
-    def generate(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> AsyncGenerator[Delta, None]:
-        """Closing the generator aborts the request. Raises EngineDiedError."""
+    def generate(
+        self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling, *, salt: str = ""
+    ) -> AsyncGenerator[Delta, None]:
+        """Closing the generator aborts the request. Raises EngineDiedError.
+
+        Prompts share what is kept of them only with prompts of the same `salt`.
+        """
 
     async def abort(self, request_id: str) -> None:
         """Ends a request; one that is gone already is no error."""

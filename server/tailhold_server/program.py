@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 import uvicorn
 
+from tailhold_api.access import InternalTls
 from tailhold_api.conditions import Reason
 from tailhold_api.parts import ContentPart, PodPart
+from tailhold_server.access.access import Access, open_access
 from tailhold_server.app import create_app, create_internal_app
 from tailhold_server.errors import StartError
 from tailhold_server.health import Phase
@@ -64,8 +66,6 @@ class Program:
             send_seconds=settings.send_seconds,
         )
         self._sockets = [_bound(address.host, port) for port in (address.port, address.internal_port)]
-        self._public = self._uvicorn(create_app(self._service, settings))
-        self._internal = self._uvicorn(create_internal_app(self._service, settings))
         self._stop = asyncio.Event()
         self._started: Started | None = None
 
@@ -74,12 +74,27 @@ class Program:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        internal = asyncio.ensure_future(self._internal.serve([self._sockets[1]]))
+        try:
+            access = open_access(
+                self._pod.server, self._settings.secrets, self._service.telemetry, self._service.tenant_of
+            )
+        except StartError as error:
+            return self._failed(error)
+        self._public = self._uvicorn(create_app(self._service, self._settings, access.authenticator), access, True)
+        inside = self._uvicorn(create_internal_app(self._service, self._settings), access, self._is_internal_tls)
+        internal = asyncio.ensure_future(inside.serve([self._sockets[1]]))
+        current = asyncio.ensure_future(access.keep_current())
         try:
             return await self._serve()
         finally:
-            self._internal.should_exit = True
+            current.cancel()
+            inside.should_exit = True
             await internal
+
+    @property
+    def _is_internal_tls(self) -> bool:
+        tls = self._pod.server.tls
+        return tls is not None and tls.internal is InternalTls.ON
 
     async def _serve(self) -> int:
         stopped = asyncio.ensure_future(self._stop.wait())
@@ -147,7 +162,8 @@ class Program:
         if log.exists():
             log.write_text(json.dumps({"reason": reason.value, "message": message[:3000]}))
 
-    def _uvicorn(self, app: object) -> uvicorn.Server:
+    def _uvicorn(self, app: object, access: Access, tls: bool) -> uvicorn.Server:
+        certificates = access.certificates if tls else None
         return _Server(
             uvicorn.Config(
                 app,  # type: ignore[arg-type]
@@ -155,7 +171,8 @@ class Program:
                 access_log=False,
                 lifespan="off",
                 server_header=False,
-                timeout_keep_alive=int(self._settings.keep_alive_seconds),
+                ssl_context_factory=(lambda *_: certificates.context) if certificates else None,
+                timeout_keep_alive=self._pod.server.http.keep_alive_seconds,
                 timeout_graceful_shutdown=_CLOSE_SECONDS + self._pod.server.drain_seconds,
             )
         )

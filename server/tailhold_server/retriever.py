@@ -22,6 +22,8 @@ class Lookup:
     content: Content
     submitted: float
     """On the monotonic clock."""
+    closed: frozenset[str] = frozenset()
+    """Corpus sources that are closed to who asks."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ class Retriever:
         self._clock = clock
 
     def work(self, lookups: Sequence[Lookup]) -> list[Found]:
-        """One answer for each; the whole batch is embedded at once and searched once per index and parameters."""
+        """One answer for each; the whole batch is embedded at once and searched once for each index, parameters
+        and set of closed sources."""
         began = self._clock()
         vectors = self._encoder.encode([self._query_prefix + each.text for each in lookups])
         embedded = self._clock()
@@ -64,21 +67,23 @@ class Retriever:
 
 
 def _searched_alike(lookups: Sequence[Lookup]) -> list[list[int]]:
-    groups: dict[tuple[int, SearchParameters], list[int]] = {}
+    groups: dict[tuple[int, SearchParameters, frozenset[str]], list[int]] = {}
     for place, each in enumerate(lookups):
-        groups.setdefault((id(each.content.index), each.content.part.search), []).append(place)
+        groups.setdefault((id(each.content.index), each.content.part.search, each.closed), []).append(place)
     return list(groups.values())
 
 
 def _search(
     lookups: Sequence[Lookup], places: Sequence[int], vectors: NDArray[np.float32]
 ) -> dict[int, tuple[Passage, ...]]:
-    index, parameters = lookups[places[0]].content.index, lookups[places[0]].content.part.search
+    first = lookups[places[0]]
+    index, parameters = first.content.index, first.content.part.search
+    allowed = index.allowed(first.closed)
     deepest = max(lookups[place].content.part.retrieval.top_k for place in places)
-    k = min(deepest, index.searcher.count)
+    k = min(deepest, index.searcher.count if allowed is None else int(np.count_nonzero(allowed)))
     if k == 0:
         return dict.fromkeys(places, ())
-    scores, ids = index.searcher.search(vectors[list(places)], k, parameters)
+    scores, ids = index.searcher.search(vectors[list(places)], k, parameters, allowed=allowed)
     return {place: _chosen(lookups[place], scores[row], ids[row]) for row, place in enumerate(places)}
 
 

@@ -2,10 +2,14 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tailhold_api.codec import digest
 from tailhold_api.parts import SHORT, PodPart
+from tailhold_server.access.caller import ANONYMOUS, Caller
+from tailhold_server.access.limits import Limiter
+from tailhold_server.access.metering import Meter
 from tailhold_server.content import Content, Contents
 from tailhold_server.errors import Failure, ServeError
 from tailhold_server.health import Phase, Verdict, judge_alive, judge_engine, judge_ready, judge_started
@@ -40,6 +44,7 @@ class Service:
         self.started = int(time.time())
         self._stall_seconds = stall_seconds
         self._clock = clock
+        self._meter = Meter(Limiter(), clock, self.telemetry.deny)
         self._pipeline: Pipeline | None = None
         self._engine: Engine | None = None
 
@@ -69,13 +74,14 @@ class Service:
                 code="model_not_found",
             )
 
-    async def answer(self, question: Question, request_id: str) -> Answering:
-        """Admit a question. Raises ServeError."""
+    async def answer(self, question: Question, request_id: str, caller: Caller = ANONYMOUS) -> Answering:
+        """Admit a question within the caller's limits, over what is open to its tenant. Raises ServeError."""
         if self._pipeline is None or self.phase is not Phase.SERVING:
             raise ServeError(Failure.UNAVAILABLE, f"Not serving: {self.phase.value}.", retry_after_seconds=5)
         if not self.engine_verdict().ok:
             raise ServeError(Failure.UNAVAILABLE, "The model has stopped.", retry_after_seconds=30)
-        return await self._pipeline.answer(question, request_id)
+        ask = partial(self._pipeline.answer, question, request_id, caller.tenant)
+        return await self._meter.metered(caller.client, self.contents.current.part.limits, ask)
 
     @property
     def contents(self) -> Contents:
@@ -83,6 +89,11 @@ class Service:
         if self._pipeline is None:
             raise ServeError(Failure.UNAVAILABLE, f"Not serving: {self.phase.value}.", retry_after_seconds=5)
         return self._pipeline.contents
+
+    def tenant_of(self, client: str) -> str:
+        """The tenant of a client that has a key."""
+        content = self._pipeline.contents.latest if self._pipeline else None
+        return content.part.tenants.get(client, "") if content else ""
 
     @property
     def held(self) -> int:

@@ -17,6 +17,8 @@ class ServerSettings(BaseSettings):
 
     claims: Path = Path(names.CLAIMS_FOLDER)
     """Persistent volume claims, each a folder of its name."""
+    secrets: Path = Path(names.SECRETS_FOLDER)
+    """Secrets, each a folder of its name with a file for each entry."""
     pipeline: str = ""
     """`namespace/name` of the pipeline: the audience of the operator's tokens."""
     public_key: Path = Path(names.PUBLIC_KEY_PATH)
@@ -25,10 +27,6 @@ class ServerSettings(BaseSettings):
     """Where the reason of an end is left; not written where it does not exist."""
     engine: str = "vllm"
     """`vllm`, or `stand-in` for tests of the control plane."""
-    max_body_bytes: int = 4 * 1024 * 1024
-    """Larger requests are refused with 413."""
-    keep_alive_seconds: float = 75.0
-    """Idle connections stay open this long: longer than proxies keep theirs."""
     comment_seconds: float = 10.0
     """A stream without news gets an SSE comment this often, so that no proxy cuts it."""
     send_seconds: float = 30.0

@@ -25,9 +25,16 @@ class Source:
     text: str
 
 
-def source_of(chunks: Chunks, passage: Passage, number: int) -> Source:
+def place_of(chunks: Chunks, index: int, closed: frozenset[str]) -> ChunkSource:
+    """Where a chunk comes from, for a reader to whom these corpus sources are closed: the first place beside them."""
+    if not closed:
+        return chunks.source(index)
+    return next(each for each in chunks.sources(index) if each.source not in closed)
+
+
+def source_of(chunks: Chunks, passage: Passage, number: int, closed: frozenset[str]) -> Source:
     """What is said of a passage."""
-    said = chunks.source(passage.index)
+    said = place_of(chunks, passage.index, closed)
     url = said.url or f"{CHUNK_PATH}/{said.key}"
     return Source(number, said.title, url, said.document, said.key, passage.score, chunks.text(passage.index))
 

@@ -48,6 +48,11 @@ _ANSWER_BUCKETS = (
 OUTCOMES = ("ok", "client_closed", "rejected", "invalid", "failed")
 """Values of the label of `requests_total`. `client_closed` and `rejected` are no failures of the server."""
 
+DENIALS = ("no_key", "no_tenant", "limit")
+"""Values of the label of `denied_total`: the statuses 401, 403, and 429 for a client's own limit."""
+ACCESS_FILES = ("api_keys", "issuer_keys", "certificate")
+"""Values of the label of `access_current`."""
+
 
 class Telemetry:
     """One registry for each server, so that two of them in a process do not meet."""
@@ -82,12 +87,43 @@ class Telemetry:
             ["revision", "pod", "content", "snapshot"],
             registry=self.registry,
         )
+        self._denied = Counter(
+            names.METRIC_DENIED,
+            "Requests that were turned away: without a key of ours, without a tenant, beyond a limit.",
+            ["reason"],
+            registry=self.registry,
+        )
+        self._current = Gauge(
+            names.METRIC_ACCESS_CURRENT,
+            "1 where the newest keys or certificate are in force, 0 where they could not be used and old ones are.",
+            ["what"],
+            registry=self.registry,
+        )
+        self._expires = Gauge(
+            names.METRIC_CERTIFICATE_EXPIRES,
+            "When the certificate that is in force expires, in seconds since 1970; 0 without TLS.",
+            registry=self.registry,
+        )
         for outcome in OUTCOMES:
             self._requests.labels(outcome)
+        for reason in DENIALS:
+            self._denied.labels(reason)
 
     def count(self, outcome: str) -> None:
         """A question ended so."""
         self._requests.labels(outcome).inc()
+
+    def deny(self, reason: str) -> None:
+        """A request was turned away."""
+        self._denied.labels(reason).inc()
+
+    def show_current(self, what: str, current: bool) -> None:
+        """Whether the newest of these is in force."""
+        self._current.labels(what).set(current)
+
+    def show_expiry(self, seconds: float) -> None:
+        """Of the certificate that is in force."""
+        self._expires.set(seconds)
 
     def observe(self, answer: Answer) -> None:
         """An answer ended well."""

@@ -89,12 +89,20 @@ class StandInSearcher:
         return len(self._vectors)
 
     def search(
-        self, vectors: NDArray[np.float32], k: int, parameters: SearchParameters = BY_DEFAULT
+        self,
+        vectors: NDArray[np.float32],
+        k: int,
+        parameters: SearchParameters = BY_DEFAULT,
+        *,
+        allowed: NDArray[np.bool_] | None = None,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Padded with -1 beyond what there is, as FAISS does."""
         scores = np.full((len(vectors), k), -3.4e38, np.float32)
         ids = np.full((len(vectors), k), -1, np.int64)
         products = vectors @ self._vectors.T
+        if allowed is not None:
+            products = np.where(allowed, products, -np.inf)
+            k = min(k, int(allowed.sum()))
         best = np.argsort(-products, axis=1, kind="stable")[:, :k]
         ids[:, : best.shape[1]] = best
         scores[:, : best.shape[1]] = np.take_along_axis(products, best, axis=1)
@@ -108,6 +116,8 @@ class StandInDocument:
     title: str
     text: str
     url: str | None = None
+    sources: tuple[str, ...] = ("stand-in",)
+    """The corpus sources that it stands in."""
 
 
 class StandInChunks:
@@ -130,10 +140,23 @@ class StandInChunks:
 
     def source(self, index: int) -> ChunkSource:
         """Named by the title."""
+        return self.sources(index)[0]
+
+    def sources(self, index: int) -> Sequence[ChunkSource]:
+        """One in each corpus source."""
         document = self._documents[index]
-        key = hashlib.sha256(f"{document.title}\0{document.text}".encode()).hexdigest()
-        name = f"{document.title.lower()}.html"
-        return ChunkSource(name, document.title, document.url, "stand-in", 0, len(document.text), key)
+        return [_stand_in_source(document, source) for source in document.sources]
+
+    def open_beside(self, closed: frozenset[str]) -> NDArray[np.bool_]:
+        """For each document, whether it stands in any other source."""
+        return np.array([bool(set(each.sources) - closed) for each in self._documents], dtype=np.bool_)
+
+
+def _stand_in_source(document: StandInDocument, source: str) -> ChunkSource:
+    told = "\0".join((document.title, document.text, *((source,) if source != document.sources[0] else ())))
+    key = hashlib.sha256(told.encode()).hexdigest()
+    name = f"{document.title.lower()}.html"
+    return ChunkSource(name, document.title, document.url, source, 0, len(document.text), key)
 
 
 def stand_in_index(documents: Sequence[StandInDocument], snapshot: str = "0" * 64, dimension: int = 64) -> Index:
@@ -168,6 +191,8 @@ class StandInEngine:
         """What it was given."""
         self.samplings: list[Sampling] = []
         """How it was to draw the tokens of each."""
+        self.salts: list[str] = []
+        """With whom each may share what is kept of its prompt."""
         self._start_seconds = start_seconds
         self._start_error = start_error
         self._tokenizer = StandInTokenizer()
@@ -185,8 +210,11 @@ class StandInEngine:
             raise StartError(Reason.START_FAILED, self._start_error, final=False)
         self._alive = True
 
-    def generate(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> AsyncGenerator[Delta, None]:
+    def generate(
+        self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling, *, salt: str = ""
+    ) -> AsyncGenerator[Delta, None]:
         """A word is a token."""
+        self.salts.append(salt)
         return self._stall_clock.watched(self._generated(request_id, prompt_ids, sampling))
 
     async def _generated(

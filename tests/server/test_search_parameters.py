@@ -22,10 +22,15 @@ class Recording(StandInSearcher):
         self.told: list[tuple[int, SearchParameters]] = []
 
     def search(
-        self, vectors: NDArray[np.float32], k: int, parameters: SearchParameters = BY_DEFAULT
+        self,
+        vectors: NDArray[np.float32],
+        k: int,
+        parameters: SearchParameters = BY_DEFAULT,
+        *,
+        allowed: NDArray[np.bool_] | None = None,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         self.told.append((len(vectors), parameters))
-        return super().search(vectors, k, parameters)
+        return super().search(vectors, k, parameters, allowed=allowed)
 
 
 @pytest.fixture

@@ -20,13 +20,18 @@ from tailhold_server.snapshots.structure import HNSWArrays, IVFPQArrays
 
 Vectors = NDArray[np.float32]
 Ids = NDArray[np.int64]
+Allowed = NDArray[np.bool_]
+
+_FEW = 4096
+"""So many vectors are compared one by one: sooner done than a walk through a graph that most of is closed."""
+_BLOCK_ROWS = 8192
 
 
 class Candidates(Protocol):
     """Finds what may be among the best."""
 
-    def find(self, questions: Vectors, k: int, parameters: SearchParameters) -> Ids:
-        """At least k ids a question, -1 where there are fewer."""
+    def find(self, questions: Vectors, k: int, parameters: SearchParameters, allowed: Allowed | None = None) -> Ids:
+        """At least k ids a question, -1 where there are fewer; of those that are allowed alone."""
 
     def rows(self, ids: Ids) -> Vectors:
         """The vectors as they are compared."""
@@ -50,25 +55,49 @@ class FaissSearcher:
         return self._count
 
     def search(
-        self, vectors: Vectors, k: int, parameters: SearchParameters = BY_DEFAULT
+        self,
+        vectors: Vectors,
+        k: int,
+        parameters: SearchParameters = BY_DEFAULT,
+        *,
+        allowed: Allowed | None = None,
     ) -> tuple[Vectors, NDArray[np.int64]]:
         """Scores, best first, and ids; a place that nothing fills has id -1 and score -inf.
 
-        Raises ValueError for a question that is not finite.
+        With `allowed` no place is left unfilled for which there is a vector: the search is exact where few are allowed,
+        and where the approximate one found too few of them. Raises ValueError for a question that is not finite.
         """
         check_questions(vectors)
         questions = compared(vectors, cosine=self._cosine)
         scores, ids = unfilled(len(questions), k)
-        wanted = min(k, self._count)
+        among = self._count if allowed is None else int(np.count_nonzero(allowed))
+        wanted = min(k, among)
         if not (wanted and len(questions)):
             return scores, ids
-        with one_thread():
-            candidates = self._candidates.find(questions, wanted, parameters)
+        candidates = self._found(questions, wanted, parameters, allowed, among)
         for row, found in enumerate(candidates):
             known = found[found >= 0]
-            best = ranked(self._candidates.rows(known), known, questions[row], k, cosine=self._cosine)
+            if allowed is not None and len(known) < wanted:
+                known = np.flatnonzero(allowed)
+            best = self._best(known, questions[row], k)
             scores[row, : len(best[0])], ids[row, : len(best[0])] = best
         return scores, ids
+
+    def _found(
+        self, questions: Vectors, wanted: int, parameters: SearchParameters, allowed: Allowed | None, among: int
+    ) -> Ids:
+        if allowed is not None and among <= max(_FEW, wanted):
+            return np.broadcast_to(np.flatnonzero(allowed), (len(questions), among))
+        with one_thread():
+            return self._candidates.find(questions, wanted, parameters, allowed)
+
+    def _best(self, ids: Ids, question: Vectors, k: int) -> tuple[Vectors, Ids]:
+        """The best k of these, some thousand at a time: all at once in float64 might be twice the index."""
+        best = np.empty(0, dtype=np.int64)
+        for start in range(0, max(1, len(ids)), _BLOCK_ROWS):
+            block = np.concatenate([best, ids[start : start + _BLOCK_ROWS]])
+            scores, best = ranked(self._candidates.rows(block), block, question, k, cosine=self._cosine)
+        return scores, best
 
 
 def searcher_of(vectors: Vectors, metric: Metric, structure: IVFPQArrays | HNSWArrays) -> Searcher:
@@ -90,10 +119,10 @@ class HNSWCandidates:
         flat = faiss.downcast_index(index.storage)
         self._rows: Vectors = faiss.rev_swig_ptr(flat.get_xb(), index.ntotal * index.d).reshape(-1, index.d)
 
-    def find(self, questions: Vectors, k: int, parameters: SearchParameters) -> Ids:
+    def find(self, questions: Vectors, k: int, parameters: SearchParameters, allowed: Allowed | None = None) -> Ids:
         """All that the walk through the graph kept."""
         kept = max(k, parameters.ef_search)
-        told = faiss.SearchParametersHNSW(efSearch=kept)
+        told = faiss.SearchParametersHNSW(efSearch=kept, **_selector(allowed))
         ids: Ids = self._index.search(questions, min(kept, self._index.ntotal), params=told)[1]
         return ids
 
@@ -110,11 +139,15 @@ class IVFPQCandidates:
         self._vectors = vectors
         self._cosine = cosine
 
-    def find(self, questions: Vectors, k: int, parameters: SearchParameters) -> Ids:
-        """The best by their codes in the probed lists."""
-        most = max(k, min(k * parameters.rescore_factor, MOST_CANDIDATES))
-        told = faiss.SearchParametersIVF(nprobe=min(parameters.probes, self._index.nlist))
-        ids: Ids = self._index.search(questions, min(most, self._index.ntotal), params=told)[1]
+    def find(self, questions: Vectors, k: int, parameters: SearchParameters, allowed: Allowed | None = None) -> Ids:
+        """The best by their codes in the probed lists; in all lists where those hold too few that are allowed."""
+        most = min(max(k, min(k * parameters.rescore_factor, MOST_CANDIDATES)), self._index.ntotal)
+        told = faiss.SearchParametersIVF(nprobe=min(parameters.probes, self._index.nlist), **_selector(allowed))
+        ids: Ids = self._index.search(questions, most, params=told)[1]
+        lacking = (ids >= 0).sum(axis=1) < k
+        if allowed is not None and lacking.any():
+            told.nprobe = self._index.nlist
+            ids[lacking] = self._index.search(questions[lacking], most, params=told)[1]
         return ids
 
     def rows(self, ids: Ids) -> Vectors:
@@ -168,6 +201,11 @@ def empty_ivfpq(dimension: int, lists: int, subquantizers: int, bits: int) -> fa
     index = faiss.IndexIVFPQ(centres, dimension, lists, subquantizers, bits, faiss.METRIC_INNER_PRODUCT)
     index.cp.spherical = True  # what FAISS's index_factory sets for inner products
     return index
+
+
+def _selector(allowed: Allowed | None) -> dict[str, faiss.IDSelector]:
+    """As FAISS's parameters take it: one bit for each vector."""
+    return {} if allowed is None else {"sel": faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))}
 
 
 @contextmanager

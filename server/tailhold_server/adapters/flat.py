@@ -36,7 +36,12 @@ class FlatSearcher:
         return self._rows.shape[0]
 
     def search(
-        self, vectors: NDArray[np.float32], k: int, parameters: SearchParameters = BY_DEFAULT
+        self,
+        vectors: NDArray[np.float32],
+        k: int,
+        parameters: SearchParameters = BY_DEFAULT,
+        *,
+        allowed: NDArray[np.bool_] | None = None,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Scores, best first, and ids; a place that nothing fills has id -1 and score -inf.
 
@@ -45,19 +50,23 @@ class FlatSearcher:
         check_questions(vectors)
         questions = compared(vectors, cosine=self._cosine)
         scores, ids = unfilled(len(questions), k)
-        for row, (question, found) in enumerate(self._shortlists(questions, min(k, self.count))):
+        among = self.count if allowed is None else int(np.count_nonzero(allowed))
+        for row, (question, found) in enumerate(self._shortlists(questions, min(k, among), allowed)):
             best_scores, best_ids = self._rank(question, found, k)
             scores[row, : len(best_ids)], ids[row, : len(best_ids)] = best_scores, best_ids
         return scores, ids
 
     @torch.inference_mode()
     def _shortlists(
-        self, questions: NDArray[np.float32], k: int
+        self, questions: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None
     ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64]]]:
         step = max(1, _BLOCK_SCORES // max(1, self.count))
+        left_out = None if allowed is None else torch.from_numpy(~allowed).to(self._rows.device)
         for start in range(0, len(questions) if k else 0, step):
             block = questions[start : start + step]
             scores = torch.from_numpy(block).to(self._rows.device) @ self._rows.T
+            if left_out is not None:
+                scores.masked_fill_(left_out, -torch.inf)
             kth = torch.topk(scores, k, dim=1).values[:, -1]
             for question, row, least in zip(block, scores, kth.tolist(), strict=True):
                 near = torch.nonzero(row >= least - self._margin(question))

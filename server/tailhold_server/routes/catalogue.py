@@ -4,10 +4,12 @@ import asyncio
 import re
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
+from tailhold_server.access.caller import caller_of
 from tailhold_server.content import Index
 from tailhold_server.errors import Failure, ServeError
+from tailhold_server.ports import ChunkSource
 from tailhold_server.service import Service
 from tailhold_server.sources import CHUNK_PATH
 
@@ -30,19 +32,18 @@ def catalogue_router(service: Service) -> APIRouter:
         return service.model_body(name)
 
     @router.get(CHUNK_PATH + "/{key}")
-    async def chunk(key: str) -> dict[str, Any]:
-        """A passage that an answer cited."""
-        index = service.contents.current.index
-        found = await asyncio.to_thread(index.find, key) if _KEY.fullmatch(key) else None
-        if found is None:
+    async def chunk(key: str, request: Request) -> dict[str, Any]:
+        """A passage that an answer cited; one that is closed to the caller's tenant is as good as none."""
+        content = service.contents.current
+        found = await asyncio.to_thread(content.index.find, key) if _KEY.fullmatch(key) else None
+        if found is None or found[1].source in content.part.closed_to(caller_of(request.scope).tenant):
             raise ServeError(Failure.NOT_FOUND, "No such passage in the index that serves now.", param="key")
-        return _chunk_body(index, found)
+        return _chunk_body(content.index, *found)
 
     return router
 
 
-def _chunk_body(index: Index, place: int) -> dict[str, Any]:
-    source = index.chunks.source(place)
+def _chunk_body(index: Index, chunk: int, source: ChunkSource) -> dict[str, Any]:
     return {
         "object": "chunk",
         "key": source.key,
@@ -52,5 +53,5 @@ def _chunk_body(index: Index, place: int) -> dict[str, Any]:
         "source": source.source,
         "start": source.start,
         "end": source.end,
-        "text": index.chunks.text(place),
+        "text": index.chunks.text(chunk),
     }

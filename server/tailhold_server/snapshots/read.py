@@ -61,6 +61,13 @@ class StoredChunks:
         text = self.text(index)
         return tuple(self._source(place, text) for place in self._places[start:end].tolist())
 
+    def open_beside(self, closed: frozenset[str]) -> NDArray[np.bool_]:
+        """For each chunk, whether it stands in a corpus source that is none of these."""
+        documents = np.array([each.source not in closed for each in self._documents], dtype=np.bool_)
+        # Every chunk has a place, as was proved: no segment is empty.
+        starts = self._place_offsets[:-1]
+        return np.logical_or.reduceat(documents[self._places[:, 0]], starts) if len(starts) else documents[:0]
+
     def passage(self, index: int) -> bytes:
         """SHA-256 of what was embedded."""
         self._bounds(self._text_offsets, index)

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from tailhold_server import sse
+from tailhold_server.access.caller import Caller, caller_of
 from tailhold_server.errors import Failure, ServeError
 from tailhold_server.pipeline import Answering
 from tailhold_server.question import Question
@@ -36,7 +37,7 @@ def chat_router(service: Service) -> APIRouter:
         try:
             asked = parse(await request.body())
             service.check_model(asked.model)
-            return Completion(service, asked, question(asked))
+            return Completion(service, asked, question(asked), caller_of(request.scope))
         except ServeError as error:
             service.telemetry.count(error.failure.outcome)
             raise
@@ -53,11 +54,12 @@ class Completion(Response):
     A client that takes nothing for `send_seconds` has left as well.
     """
 
-    def __init__(self, service: Service, asked: ChatRequest, put: Question) -> None:
+    def __init__(self, service: Service, asked: ChatRequest, put: Question, caller: Caller) -> None:
         super().__init__()
         self._service = service
         self._asked = asked
         self._question = put
+        self._caller = caller
         self._request_id = f"chatcmpl-{uuid.uuid4().hex}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -77,7 +79,7 @@ class Completion(Response):
 
     async def _respond(self, send: Send) -> None:
         try:
-            answering = await self._service.answer(self._question, self._request_id)
+            answering = await self._service.answer(self._question, self._request_id, self._caller)
         except ServeError as error:
             self._service.telemetry.count(error.failure.outcome)
             raise
@@ -110,12 +112,13 @@ class Completion(Response):
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
             (REVISION_HEADER, frame.revision.encode()),
+            *answering.headers,
         )
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
     async def _stream(self, answering: Answering, frame: Frame, send: Send) -> None:
-        headers = (*sse.HEADERS, (REVISION_HEADER, frame.revision.encode()))
+        headers = (*sse.HEADERS, (REVISION_HEADER, frame.revision.encode()), *answering.headers)
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         pulse = Pulse(send, self._service.comment_seconds)
         try:
