@@ -14,6 +14,7 @@ from tailhold_api.index_kinds import IndexKind
 from tailhold_api.parts import ContentPart, PodPart
 from tailhold_api.serving import Admission, Embedder, Generator, Prompt, Retrieval
 from tailhold_api.sources import Metric, ModelSource, SnapshotStore
+from tailhold_server.access.authentication import Authenticator
 from tailhold_server.app import create_app, create_internal_app
 from tailhold_server.backends import Backend
 from tailhold_server.content import Index
@@ -117,6 +118,7 @@ async def running(
     encoder: StandInEncoder | None = None,
     settings: ServerSettings | None = None,
     other: Index | None = None,
+    authenticator: Authenticator | None = None,
 ) -> AsyncIterator[Running]:
     """The whole server behind ASGI, no socket."""
     pod = pod or pod_part()
@@ -126,7 +128,7 @@ async def running(
     service = Service(pod, stall_seconds=settings.stall_seconds, comment_seconds=settings.comment_seconds)
     backend = Backend(lambda: encoder or StandInEncoder(), StandInTokenizer, _opener(indices), engine)
     started = await start_with(backend, service, content or content_part())
-    public = httpx.ASGITransport(create_app(service, settings), raise_app_exceptions=False)
+    public = httpx.ASGITransport(create_app(service, settings, authenticator), raise_app_exceptions=False)
     internal = httpx.ASGITransport(create_internal_app(service, settings), raise_app_exceptions=False)
     try:
         async with (
