@@ -132,13 +132,15 @@ def serve(
     ] = None,
     port: Annotated[int, typer.Option(help="Port for clients.")] = 8000,
     internal_port: Annotated[int, typer.Option(help="Port for probes and metrics.")] = 8001,
+    grpc_port: Annotated[int, typer.Option(help="Port for clients of gRPC.")] = 9000,
 ) -> None:
     """Serve a RagPipeline here, without a cluster: the same program that the pods run."""
     from tailhold.serve import serve as run
 
     everywhere = "0.0.0.0"  # noqa: S104  a pod is reached from outside
     address = host or ("127.0.0.1" if manifest else everywhere)
-    sys.exit(run(manifest, pod=pod, content=content, host=address, port=port, internal_port=internal_port))
+    ports = {"port": port, "internal_port": internal_port, "grpc_port": grpc_port}
+    sys.exit(run(manifest, pod=pod, content=content, host=address, **ports))
 
 
 @app.command()

@@ -36,15 +36,17 @@ def serve(
     host: str = "0.0.0.0",  # noqa: S104  a pod is reached from outside
     port: int = names.HTTP_PORT,
     internal_port: int = names.INTERNAL_PORT,
+    grpc_port: int = names.GRPC_PORT,
 ) -> int:
     """Serve until stopped and return the exit code: 2 where trying again cannot help.
 
     With `manifest` no cluster is needed: its index is built first where the volume has none. Without it,
     `pod` and `content` are read, by default where a pod has them. Raises ServeFailedError.
     """
+    address = (host, port, internal_port, grpc_port)
     if manifest is not None:
         made = _from_manifest(manifest)
-        serving = partial(_run, *made, host, port, internal_port)
+        serving = partial(_run, *made, address)
         return run_apart(serving) if os.isatty(0) else serving()
     if pod is None and content is None and not Path(names.POD_PART_PATH).exists():
         raise ServeFailedError("name a manifest, as in `tailhold serve examples/ragpipeline.yaml`")
@@ -52,7 +54,7 @@ def serve(
         _read(PodPart, pod or Path(names.POD_PART_PATH)),
         _read(ContentPart, content or Path(names.CONTENT_PATH)),
     )
-    return _run(*parts, host, port, internal_port)
+    return _run(*parts, address)
 
 
 def _read(kind: type[Parsed], path: Path) -> Parsed:
@@ -78,6 +80,7 @@ def _from_manifest(path: Path) -> tuple[PodPart, ContentPart]:
     spec = manifest.spec
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # a bar for loading weights says nothing of ours
     os.environ.setdefault("TAILHOLD_CLAIMS", str(cache_folder() / "claims"))
+    os.environ.setdefault("TAILHOLD_SECRETS", str(cache_folder() / "secrets"))
     build = build_part(spec, manifest.rebuild)
     store = Path(os.environ["TAILHOLD_CLAIMS"]) / build.store.claim_name
     snapshot = _built(store, build) or _build(store, build, spec.index.keep_snapshots)
@@ -151,7 +154,7 @@ class _Teller:
             print(progress.step, file=sys.stderr, flush=True)
 
 
-def _run(pod: PodPart, content: ContentPart, host: str, port: int, internal_port: int) -> int:
+def _run(pod: PodPart, content: ContentPart, address: tuple[str, int, int, int]) -> int:
     from tailhold_server.program import Address, PortInUseError, run
     from tailhold_server.settings import ServerSettings
 
@@ -161,6 +164,6 @@ def _run(pod: PodPart, content: ContentPart, host: str, port: int, internal_port
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     try:
-        return run(pod, content, ServerSettings(), Address(host, port, internal_port))
+        return run(pod, content, ServerSettings(), Address(*address))
     except PortInUseError as error:
         raise ServeFailedError(str(error)) from error

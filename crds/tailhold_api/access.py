@@ -122,9 +122,10 @@ class Tls(Model):
     them is refused in the handshake. Keys or tokens are asked for all the same where `server.auth` is given."""
     internal: InternalTls = restart(InternalTls.OFF)
     """`On` speaks TLS on the internal port too, with the same certificate: probes, metrics, and what the operator
-    hands over. The operator then checks the certificate against the authorities of its own settings (the chart's
-    `internalCa`), under the name of the pipeline's Service: it has to be one of the certificate's names. Prometheus
-    needs `scheme: https`."""
+    hands over. The operator then checks the certificate against the authorities that its setting
+    `TAILHOLD_POD_AUTHORITIES` names, under the name of the pipeline's Service, `<service>.<namespace>.svc`: it has to
+    be one of the certificate's names. Prometheus needs `scheme: https`. Clients' certificates are asked for on the
+    clients' ports alone: kubelet has none."""
 
 
 class Http(Model):

@@ -48,6 +48,8 @@ CACHE_FOLDER = "/var/cache/tailhold"
 
 HTTP_PORT = 8000
 """What clients use."""
+GRPC_PORT = 9000
+"""What clients of gRPC use."""
 INTERNAL_PORT = 8001
 """What the operator, kubelet and Prometheus use: probes, metrics, content."""
 
@@ -67,6 +69,11 @@ def child_name(pipeline: str, *suffix: str) -> str:
     digest = hashlib.sha256(pipeline.encode()).hexdigest()[:8]
     room = MAX_CHILD_NAME - len(tail) - len(digest) - 3
     return f"p-{stem[:room].strip('-')}-{digest}{tail}"
+
+
+def service_host(service: str, namespace: str) -> str:
+    """A Service's name as other namespaces call it."""
+    return f"{service}.{namespace}.svc"
 
 
 def stage_metric(name: str) -> str:

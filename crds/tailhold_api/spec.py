@@ -3,12 +3,13 @@
 from enum import StrEnum
 from typing import ClassVar
 
-from tailhold_api.access import Auth, Http, Limits, Tenant, Tls
+from tailhold_api.access import Auth, Http, InternalTls, Limits, Tenant, Tls
 from tailhold_api.engine import Engine
 from tailhold_api.fields import Model, Rule, live, part, policy, restart
 from tailhold_api.index_kinds import IVFPQ, MOST_CANDIDATES, Rescore
 from tailhold_api.placement import Placement
 from tailhold_api.pod import Pod
+from tailhold_api.rpc import Grpc
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
 from tailhold_api.sources import Corpus, Index
 
@@ -45,6 +46,24 @@ class Program(Model):
     """Who may ask. Everybody who reaches the Service where it is not given."""
     tls: Tls | None = None
     """HTTPS. Plain HTTP where it is not given, for clusters whose mesh or gateway does it."""
+    grpc: Grpc = part(Grpc)
+    """The gRPC surface."""
+
+    @property
+    def secret_names(self) -> tuple[str, ...]:
+        """Secrets that are read while it serves."""
+        keys = self.auth.api_keys if self.auth else None
+        found = (
+            keys.secret_name if keys else None,
+            self.tls.secret_name if self.tls else None,
+            self.tls.client_ca_secret_name if self.tls else None,
+        )
+        return tuple(each for each in found if each)
+
+    @property
+    def is_internal_tls(self) -> bool:
+        """Whether TLS is spoken on the internal port too."""
+        return self.tls is not None and self.tls.internal is InternalTls.ON
 
 
 class Server(Program):

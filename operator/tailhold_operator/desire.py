@@ -85,12 +85,17 @@ def desire(
     pods = [each for part, count in step.replicas.items() if (each := _deployment(seen, asked, around, part, count))]
     jobs = (each for each in (*inspection, *index) if each["kind"] == "Job")
     account = _account(seen, asked, (*jobs, *pods), identity)
-    front_door = (front.render_service(identity, step.serving), front.render_budget(identity))
+    front_door = _front_door(seen, asked, around, step.serving) if step.serving else ()
     before = (*account, *always, *inspection, *index, *revision, *mounted)
-    manifests = (*before, *(front_door if step.serving else ()), *pods)
+    manifests = (*before, *front_door, *pods)
     return Desire(
         tuple(each for each in manifests if each), _kept(seen, asked, target, building, inspecting, step, around)
     )
+
+
+def _front_door(seen: Seen, asked: Asked, around: Around, serving: str) -> tuple[Manifest, ...]:
+    template = template_of(seen, asked, around, serving)
+    return front.render_service(around.identity, serving, template), front.render_budget(around.identity)
 
 
 def _inspection(seen: Seen, asked: Asked, inspecting: Inspecting, around: Around) -> tuple[Manifest, ...]:

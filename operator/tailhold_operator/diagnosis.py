@@ -63,7 +63,7 @@ def _fails(pod: Pod, reports: Mapping[str, Report]) -> bool:
 def _image(pods: Sequence[Pod], gpu: str, reports: Mapping[str, Report]) -> Finding | None:
     for pod in pods:
         if pod.has_image_trouble or pod.has_container_trouble:
-            return waiting(Reason.WAITING_FOR_PODS, f"pod {pod.name}: {pod.waiting}: {pod.waiting_message}")
+            return waiting(Reason.WAITING_FOR_PODS, f"pod {pod.name}: {pod.waiting}: {advised(pod.waiting_message)}")
     return None
 
 
@@ -95,7 +95,9 @@ def _starting(pods: Sequence[Pod], reports: Mapping[str, Report]) -> Finding:
         return waiting(Reason.WAITING_FOR_PODS, "the pods are being created")
     running = [pod for pod in pods if pod.phase == "Running"]
     if not running:
-        warning = next((f": pod {pod.name}: {pod.warning}" for pod in pods if pod.is_held_up and pod.warning), "")
+        warning = next(
+            (f": pod {pod.name}: {advised(pod.warning)}" for pod in pods if pod.is_held_up and pod.warning), ""
+        )
         return waiting(Reason.WAITING_FOR_PODS, f"{len(pods)} pods wait for their containers{warning}")
     report = next((reports[pod.name] for pod in running if pod.name in reports), None)
     if report and report.error:

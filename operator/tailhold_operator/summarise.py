@@ -12,6 +12,7 @@ from tailhold_operator.history import History
 from tailhold_operator.kinds import Manifest
 from tailhold_operator.observe import Pod, Seen, pods_of
 from tailhold_operator.parsing import generation_of, read_status
+from tailhold_operator.render.front import render_url
 from tailhold_operator.render.identity import Identity, identity_of
 from tailhold_operator.sides import answers, newest_phases, selector_text
 
@@ -39,9 +40,14 @@ def summarise(seen: Seen, decision: Decision, now: datetime) -> Status:
         progress=decision.building.progress if decision.building else None,
         last_change=history.last_change,
         phases=dict(newest_phases(seen, pods)),
-        url=f"http://{identity.child()}.{identity.namespace}.svc/v1",
+        url=render_url(identity, _template(seen, identity, serving)),
         ended=history.ended,
     )
+
+
+def _template(seen: Seen, identity: Identity, serving: str) -> Manifest | None:
+    deployment = seen.find("Deployment", identity.child(serving)) if serving else None
+    return deployment["spec"]["template"] if deployment else None
 
 
 def _still(before: RevisionStatus | None, serving: str, front: Iterable[Pod]) -> RevisionStatus | None:

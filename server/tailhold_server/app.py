@@ -27,7 +27,7 @@ def create_app(service: Service, settings: ServerSettings, authenticator: Authen
     install(app)
     app.add_middleware(BodyLimit, max_bytes=most, receive_seconds=settings.receive_seconds)
     if authenticator is not None:
-        app.add_middleware(Authenticated, authenticator=authenticator, deny=service.telemetry.deny)
+        app.add_middleware(Authenticated, authenticator=authenticator, deny=service.telemetry.deny_for)
     app.include_router(chat_router(service))
     app.include_router(catalogue_router(service))
     return app

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import uvicorn
 
-from tailhold_api.access import InternalTls
 from tailhold_api.conditions import Reason
 from tailhold_api.parts import ContentPart, PodPart
 from tailhold_server.access.access import Access, open_access
 from tailhold_server.app import create_app, create_internal_app
 from tailhold_server.errors import StartError
 from tailhold_server.health import Phase
+from tailhold_server.rpc.server import RpcServer
 from tailhold_server.service import Service
 from tailhold_server.settings import ServerSettings
 from tailhold_server.start import Started, start
@@ -38,6 +38,7 @@ class Address:
     host: str
     port: int
     internal_port: int
+    grpc_port: int
 
 
 class PortInUseError(Exception):
@@ -65,7 +66,10 @@ class Program:
             comment_seconds=settings.comment_seconds,
             send_seconds=settings.send_seconds,
         )
+        self._address = address
         self._sockets = [_bound(address.host, port) for port in (address.port, address.internal_port)]
+        self._grpc_socket = _bound(address.host, address.grpc_port) if pod.server.grpc.enabled else None
+        self._rpc: RpcServer | None = None
         self._stop = asyncio.Event()
         self._started: Started | None = None
 
@@ -80,23 +84,18 @@ class Program:
             )
         except StartError as error:
             return self._failed(error)
-        self._public = self._uvicorn(create_app(self._service, self._settings, access.authenticator), access, True)
-        inside = self._uvicorn(create_internal_app(self._service, self._settings), access, self._is_internal_tls)
+        app = create_internal_app(self._service, self._settings)
+        inside = self._uvicorn(app, access, tls=self._pod.server.is_internal_tls)
         internal = asyncio.ensure_future(inside.serve([self._sockets[1]]))
         current = asyncio.ensure_future(access.keep_current())
         try:
-            return await self._serve()
+            return await self._serve(access)
         finally:
             current.cancel()
             inside.should_exit = True
             await internal
 
-    @property
-    def _is_internal_tls(self) -> bool:
-        tls = self._pod.server.tls
-        return tls is not None and tls.internal is InternalTls.ON
-
-    async def _serve(self) -> int:
+    async def _serve(self, access: Access) -> int:
         stopped = asyncio.ensure_future(self._stop.wait())
         starting = asyncio.ensure_future(start(self._service, self._content, self._settings))
         await asyncio.wait({stopped, starting}, return_when=asyncio.FIRST_COMPLETED)
@@ -111,11 +110,21 @@ class Program:
         except Exception as error:
             self._leave_word(Reason.START_FAILED, f"{type(error).__name__}: {error}")
             raise
+        self._public = self._uvicorn(create_app(self._service, self._settings, access.authenticator), access, tls=True)
         public = asyncio.ensure_future(self._public.serve([self._sockets[0]]))
+        await self._start_rpc(access)
         _LOG.info("ready: %s", " ".join(f"{k} {v} ms" for k, v in self._service.phase_milliseconds.items()))
         dead = asyncio.ensure_future(self._watch())
         await asyncio.wait({stopped, dead}, return_when=asyncio.FIRST_COMPLETED)
         return await (self._died(public) if dead.done() else self._drain(public))
+
+    async def _start_rpc(self, access: Access) -> None:
+        """gRPC makes its sockets itself: the one that held the port goes first."""
+        if self._grpc_socket is None:
+            return
+        self._grpc_socket.close()
+        self._rpc = RpcServer(self._service, self._pod.server.grpc, access.authenticator, access.certificates)
+        await self._rpc.start(self._address.host, self._address.grpc_port)
 
     def _failed(self, error: StartError) -> int:
         self._service.phase = Phase.FAILED
@@ -133,6 +142,8 @@ class Program:
         message = "the engine's process has ended; the server ends too, to be started anew"
         self._service.error = message
         self._leave_word(Reason.NOT_READY, message)
+        if self._rpc:
+            await self._rpc.show(ready=False)
         await asyncio.sleep(self._settings.death_seconds)
         await self._close(public)
         return 1
@@ -143,10 +154,16 @@ class Program:
         _LOG.info("draining: %d answers run", self._service.held)
         deadline = time.monotonic() + self._pod.server.drain_seconds
         self._public.should_exit = True
+        rpc = asyncio.ensure_future(self._drain_rpc(self._pod.server.drain_seconds))
         while self._service.held and time.monotonic() < deadline:  # noqa: ASYNC110  with a deadline
             await asyncio.sleep(0.05)
         await self._close(public)
+        await rpc
         return 0
+
+    async def _drain_rpc(self, seconds: float) -> None:
+        if self._rpc:
+            await self._rpc.drain(seconds)
 
     async def _close(self, public: "asyncio.Future[None]") -> None:
         """End the engine, which ends its streams with an error event, then the server."""
@@ -155,6 +172,7 @@ class Program:
         self._public.should_exit = True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(public, _CLOSE_SECONDS)
+        await self._drain_rpc(0)
 
     def _leave_word(self, reason: Reason, message: str) -> None:
         _LOG.error("%s: %s", reason, message)
@@ -162,7 +180,7 @@ class Program:
         if log.exists():
             log.write_text(json.dumps({"reason": reason.value, "message": message[:3000]}))
 
-    def _uvicorn(self, app: object, access: Access, tls: bool) -> uvicorn.Server:
+    def _uvicorn(self, app: object, access: Access, *, tls: bool) -> uvicorn.Server:
         certificates = access.certificates if tls else None
         return _Server(
             uvicorn.Config(

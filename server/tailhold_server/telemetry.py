@@ -3,6 +3,7 @@
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from tailhold_api import names
+from tailhold_server.errors import Failure, ServeError
 from tailhold_server.pipeline import Answer
 
 _STAGE_BUCKETS = (
@@ -116,6 +117,12 @@ class Telemetry:
     def deny(self, reason: str) -> None:
         """A request was turned away."""
         self._denied.labels(reason).inc()
+
+    def deny_for(self, error: ServeError) -> None:
+        """A request was turned away with this; one whose caller could not be looked for was not."""
+        reasons = {Failure.UNAUTHENTICATED: "no_key", Failure.FORBIDDEN: "no_tenant"}
+        if error.failure in reasons:
+            self.deny(reasons[error.failure])
 
     def show_current(self, what: str, current: bool) -> None:
         """Whether the newest of these is in force."""

@@ -43,13 +43,14 @@ def rendered(case: str) -> list[Manifest]:
     image = spec.server.image or setup.image
     means = JobMeans(image, index.build_memory_mebibytes, index.build_millicores, index.keep_snapshots)
     means = means._replace(rules=spec.pod)
+    template = render_template(asked.pod, identity, setup)
     return [
         front.render_account(identity),
-        front.render_service(identity, part),
+        front.render_service(identity, part, template),
         front.render_budget(identity),
         config.render_build_config(asked.build, identity),
         render_job(asked.build, build, identity, setup, means),
-        render_deployment(identity, part, render_template(asked.pod, identity, setup), spec.replicas),
+        render_deployment(identity, part, template, spec.replicas),
     ]
 
 

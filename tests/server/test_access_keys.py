@@ -1,7 +1,6 @@
 """Keys of a Secret: who is let in, what is said to others, and what becomes of keys that change."""
 
 import hashlib
-import os
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from tailhold_server.access.access import Access, open_access
 from tailhold_server.access.caller import ANONYMOUS, Caller, caller_of
 from tailhold_server.access.keys import Keys, parse_keys
 from tailhold_server.access.watched import FilesRefusedError
-from tailhold_server.errors import StartError
+from tailhold_server.errors import ServeError, StartError
 from tailhold_server.telemetry import Telemetry
 
 ADA, BOB = "ada-0123456789abcdef", "bob-0123456789abcdef"
@@ -32,7 +31,7 @@ def swap(folder: Path, **files: bytes | str) -> None:
         if not (folder / name).is_symlink():
             (folder / name).symlink_to(f"..data/{name}")
     (folder / "..new").symlink_to(version.name)
-    os.replace(folder / "..new", folder / "..data")
+    (folder / "..new").replace(folder / "..data")
     for link in folder.iterdir():
         if link.is_symlink() and not link.exists():
             link.unlink()
@@ -109,8 +108,6 @@ async def test_a_caller_is_known_to_what_comes_after(secret: Path) -> None:
 
 
 async def lets_in(access: Access, key: str) -> bool:
-    from tailhold_server.errors import ServeError
-
     assert access.authenticator is not None
     try:
         await access.authenticator.caller(key)

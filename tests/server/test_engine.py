@@ -45,7 +45,7 @@ SPEC: dict[str, Any] = {
 
 _SERVE = (
     "import sys; from pathlib import Path; from tailhold.serve import serve; a = sys.argv[1:]\n"
-    "if __name__ == '__main__': sys.exit(serve(Path(a[0]), None, None, '127.0.0.1', int(a[1]), int(a[2])))"
+    "if __name__ == '__main__': sys.exit(serve(Path(a[0]), None, None, '127.0.0.1', int(a[1]), int(a[2]), int(a[3])))"
 )
 
 
@@ -84,7 +84,7 @@ def _prepared(folder: Path, spec: dict[str, Any]) -> Path:
 
 
 def _start(folder: Path) -> ServerProcess:
-    port, internal = free_port(), free_port()
+    port, internal, grpc = free_port(), free_port(), free_port()
     environment = {
         "TAILHOLD_CLAIMS": str(folder / "claims"),
         "TAILHOLD_CONFIG_MAPS": str(folder / "configmaps"),
@@ -95,12 +95,12 @@ def _start(folder: Path) -> ServerProcess:
     }
     with (folder / "log").open("wb") as out:
         process = subprocess.Popen(
-            [sys.executable, "-c", _SERVE, str(folder / "pipeline.yaml"), str(port), str(internal)],
+            [sys.executable, "-c", _SERVE, str(folder / "pipeline.yaml"), str(port), str(internal), str(grpc)],
             env={**os.environ, **environment},
             stdout=out,
             stderr=subprocess.STDOUT,
         )
-    return ServerProcess(process, port, internal, folder / "log", folder / "termination-log")
+    return ServerProcess(process, port, internal, grpc, folder / "log", folder / "termination-log")
 
 
 def _ended(program: ServerProcess) -> bool:

@@ -19,7 +19,7 @@ from tailhold_api.codec import dump
 from tailhold_api.parts import ContentPart, PodPart
 
 _ENTRY = "import sys; from pathlib import Path; from tailhold.serve import serve; a = sys.argv[1:]; "
-_SERVE = "sys.exit(serve(None, Path(a[0]), Path(a[1]), '127.0.0.1', int(a[2]), int(a[3])))"
+_SERVE = "sys.exit(serve(None, Path(a[0]), Path(a[1]), '127.0.0.1', int(a[2]), int(a[3]), int(a[4])))"
 
 
 @dataclass
@@ -29,6 +29,7 @@ class ServerProcess:
     process: "subprocess.Popen[bytes]"
     port: int
     internal_port: int
+    grpc_port: int
     log: Path
     termination_log: Path
 
@@ -76,18 +77,18 @@ def start_program(folder: Path, claims: Path, pod: PodPart, content: ContentPart
     (folder / "content.json").write_text(dump(content))
     ended, log = folder / "termination-log", folder / "log"
     ended.touch()
-    port, internal = free_port(), free_port()
+    port, internal, grpc = free_port(), free_port(), free_port()
     files = [str(folder / name) for name in ("pod.json", "content.json")]
     settings = {"TAILHOLD_CLAIMS": str(claims), "TAILHOLD_TERMINATION_LOG": str(ended), **environment}
     path = {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [sys.executable, "-c", _ENTRY + _SERVE, *files, str(port), str(internal)],
+            [sys.executable, "-c", _ENTRY + _SERVE, *files, str(port), str(internal), str(grpc)],
             env={**os.environ, **path, **settings},
             stdout=out,
             stderr=subprocess.STDOUT,
         )
-    return ServerProcess(process, port, internal, log, ended)
+    return ServerProcess(process, port, internal, grpc, log, ended)
 
 
 Starter = Callable[..., ServerProcess]

@@ -51,6 +51,16 @@ def config_map(volume: str, name: str, folder: str, key: str | None = None) -> t
     return {"name": volume, "configMap": source}, mount
 
 
+def secrets(secret_names: Iterable[str]) -> tuple[list[Manifest], list[Manifest]]:
+    """Volumes and mounts of Secrets, each once and whole: what changes in them reaches the pod without a restart."""
+    volumes, mounts = [], []
+    for at, name in enumerate(dict.fromkeys(secret_names)):
+        volumes.append({"name": f"secret-{at}", "secret": {"secretName": name}})
+        mount = {"name": f"secret-{at}", "mountPath": f"{names.SECRETS_FOLDER}/{name}", "readOnly": True}
+        mounts.append(mount)
+    return volumes, mounts
+
+
 def scratch(cache_mebibytes: int) -> tuple[list[Manifest], list[Manifest]]:
     """The one folder that can be written to."""
     cache = {"name": "cache", "emptyDir": {"sizeLimit": mebibytes(cache_mebibytes)}}
@@ -110,9 +120,10 @@ def container(name: str, image: str, setup: Setup, rules: Pod, args: list[str], 
     return described
 
 
-def probe(path: str, **timing: int) -> Mapping[str, Any]:
-    """A look at the internal port."""
-    return {"httpGet": {"path": path, "port": "internal"}, **timing}
+def probe(path: str, *, tls: bool = False, **timing: int) -> Mapping[str, Any]:
+    """A look at the internal port. Kubelet checks no certificate."""
+    scheme = {"scheme": "HTTPS"} if tls else {}
+    return {"httpGet": {"path": path, "port": "internal", **scheme}, **timing}
 
 
 def _mounts(setup: Setup, rules: Pod) -> list[Manifest]:

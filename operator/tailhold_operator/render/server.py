@@ -1,6 +1,7 @@
 """The pods that answer questions: the template, and the Deployment around it."""
 
 import math
+from functools import partial
 
 from tailhold_api import codec, names
 from tailhold_api.parts import SHORT, PodPart
@@ -75,27 +76,29 @@ def _volumes(part: PodPart, identity: Identity, short: str) -> tuple[list[Manife
         *pod.claim_of(part.embedder.model),
     )
     claims, claim_mounts = pod.claims(claimed)
+    secrets, secret_mounts = pod.secrets(part.server.secret_names)
     cache, cache_mounts = pod.scratch(part.placement.cache_mebibytes)
     # vLLM keeps the blocks that are off the card in a file there.
     size = mebibytes(part.placement.shared_memory_mebibytes + part.engine.kv_offload_mebibytes)
     memory = {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": size}}
-    volumes = [volume for volume, _ in config] + claims + cache + [memory]
-    mounts = [mount for _, mount in config] + claim_mounts + cache_mounts
+    volumes = [volume for volume, _ in config] + claims + secrets + cache + [memory]
+    mounts = [mount for _, mount in config] + claim_mounts + secret_mounts + cache_mounts
     return volumes, [*mounts, {"name": "shared-memory", "mountPath": "/dev/shm"}]  # noqa: S108 - a mount point
 
 
 def _life(part: PodPart) -> Manifest:
     """Ports and probes. Liveness is asked only after the start-up probe has passed."""
     tries = math.ceil(part.server.startup_seconds / _STARTUP_PERIOD_SECONDS)
-    startup = pod.probe("/startupz", periodSeconds=_STARTUP_PERIOD_SECONDS, timeoutSeconds=3, failureThreshold=tries)
+    probe = partial(pod.probe, tls=part.server.is_internal_tls)
+    startup = probe("/startupz", periodSeconds=_STARTUP_PERIOD_SECONDS, timeoutSeconds=3, failureThreshold=tries)
+    ports = {"https" if part.server.tls else "http": names.HTTP_PORT, "internal": names.INTERNAL_PORT}
+    if part.server.grpc.enabled:
+        ports["grpc"] = names.GRPC_PORT
     return {
-        "ports": [
-            {"name": "http", "containerPort": names.HTTP_PORT, "protocol": "TCP"},
-            {"name": "internal", "containerPort": names.INTERNAL_PORT, "protocol": "TCP"},
-        ],
+        "ports": [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports.items()],
         "startupProbe": startup,
-        "readinessProbe": pod.probe("/readyz", periodSeconds=2, timeoutSeconds=2, failureThreshold=2),
-        "livenessProbe": pod.probe("/livez", periodSeconds=10, timeoutSeconds=5, failureThreshold=3),
+        "readinessProbe": probe("/readyz", periodSeconds=2, timeoutSeconds=2, failureThreshold=2),
+        "livenessProbe": probe("/livez", periodSeconds=10, timeoutSeconds=5, failureThreshold=3),
         "lifecycle": {"preStop": {"sleep": {"seconds": _PRE_STOP_SECONDS}}},
     }
 

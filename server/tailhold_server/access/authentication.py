@@ -9,7 +9,7 @@ from tailhold_server.access.bearer import bearer_token, unauthenticated
 from tailhold_server.access.caller import SCOPE_KEY, Caller
 from tailhold_server.access.keys import Keys
 from tailhold_server.access.watched import Watched
-from tailhold_server.errors import Failure, ServeError
+from tailhold_server.errors import ServeError
 from tailhold_server.routes.envelope import error_response
 
 
@@ -38,7 +38,7 @@ class KeyAuthenticator:
 class Authenticated:
     """Lets requests through that an authenticator knows the caller of, which stands in their scope then."""
 
-    def __init__(self, app: ASGIApp, authenticator: Authenticator, deny: Callable[[str], None]) -> None:
+    def __init__(self, app: ASGIApp, authenticator: Authenticator, deny: Callable[[ServeError], None]) -> None:
         self._app = app
         self._authenticator = authenticator
         self._deny = deny
@@ -50,8 +50,7 @@ class Authenticated:
             try:
                 scope[SCOPE_KEY] = await self._authenticator.caller(bearer_token(values))
             except ServeError as error:
-                if error.failure is not Failure.UNAVAILABLE:
-                    self._deny("no_tenant" if error.failure is Failure.FORBIDDEN else "no_key")
+                self._deny(error)
                 await error_response(error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)

@@ -1,0 +1,1 @@
+"""The same service over gRPC."""

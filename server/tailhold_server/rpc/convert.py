@@ -1,0 +1,87 @@
+"""Protocol buffers to what the pipeline takes, and back."""
+
+import json
+from typing import Any
+
+from tailhold_server.citations import Citation
+from tailhold_server.pipeline import Answer, Prepared, Step
+from tailhold_server.routes.chat.protocol import ChatRequest, parse
+from tailhold_server.rpc import rag_pb2 as api
+from tailhold_server.sources import Source
+
+_ROLES = {
+    api.ROLE_UNSPECIFIED: "",
+    api.ROLE_SYSTEM: "system",
+    api.ROLE_USER: "user",
+    api.ROLE_ASSISTANT: "assistant",
+}
+_GIVEN_OR_NOT = ("max_tokens", "temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
+_REASONS = {"stop": api.FINISH_REASON_STOP, "length": api.FINISH_REASON_LENGTH}
+
+
+def chat_request(asked: api.AskRequest) -> ChatRequest:
+    """What the HTTP surface would have read, checked as there. Raises ServeError that names the field."""
+    body: dict[str, Any] = {name: getattr(asked, name) for name in _GIVEN_OR_NOT if asked.HasField(name)}
+    body["messages"] = [{"role": _ROLES.get(each.role, ""), "content": each.text} for each in asked.messages]
+    if asked.model:
+        body["model"] = asked.model
+    if asked.stop:
+        body["stop"] = list(asked.stop)
+    return parse(json.dumps(body).encode())
+
+
+def opening(prepared: Prepared, revision: str, model: str) -> api.AskResponse:
+    """What is known before the first token."""
+    context = api.Context(
+        chunks=len(prepared.sources),
+        dropped=prepared.dropped,
+        truncated=prepared.truncated,
+        tokens=prepared.context_tokens,
+        snapshot=prepared.content.index.snapshot,
+    )
+    said = api.Opening(
+        request_id=prepared.request_id,
+        revision=revision,
+        model=model,
+        sources=[source(each) for each in prepared.sources],
+        context=context,
+    )
+    return api.AskResponse(opening=said)
+
+
+def piece(step: Step) -> api.AskResponse:
+    """Text and the citations that it completes."""
+    return api.AskResponse(piece=api.Piece(text=step.text, citations=_citations(step.citations)))
+
+
+def ending(answer: Answer, finish_reason: str) -> api.AskResponse:
+    """Why it ended, all citations, and the figures."""
+    usage = api.Usage(
+        prompt_tokens=len(answer.prepared.prompt_ids),
+        completion_tokens=answer.completion_tokens,
+        cached_tokens=answer.cached_tokens,
+    )
+    said = api.Ending(
+        finish_reason=_REASONS.get(finish_reason, api.FINISH_REASON_UNSPECIFIED),
+        citations=_citations(answer.citations),
+        usage=usage,
+        stage_milliseconds=answer.stages,
+    )
+    return api.AskResponse(ending=said)
+
+
+def source(given: Source) -> api.Source:
+    """A passage on the wire."""
+    return api.Source(
+        number=given.number,
+        title=given.title,
+        url=given.url,
+        document=given.document,
+        key=given.key,
+        score=given.score,
+        text=given.text,
+    )
+
+
+def _citations(given: list[Citation]) -> list[api.Citation]:
+    return [api.Citation(number=each.number, start=each.start, end=each.end) for each in given]

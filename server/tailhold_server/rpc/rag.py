@@ -1,0 +1,101 @@
+"""The methods of `tailhold.v1.Rag`."""
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+import grpc
+from grpc_status.rpc_status import to_status
+
+from tailhold_server.access.authentication import Authenticator
+from tailhold_server.access.bearer import bearer_token
+from tailhold_server.access.caller import ANONYMOUS, Caller
+from tailhold_server.errors import Failure, ServeError
+from tailhold_server.pipeline import Answering
+from tailhold_server.routes.chat.protocol import question
+from tailhold_server.rpc import convert
+from tailhold_server.rpc import rag_pb2 as api
+from tailhold_server.rpc.failing import status_of
+from tailhold_server.service import Service
+
+SERVICE = api.DESCRIPTOR.services_by_name["Rag"].full_name
+
+_Asked = TypeVar("_Asked")
+_Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class Rag:
+    """Answers over gRPC with what answers over HTTP. A call that is cancelled cancels everything that it began."""
+
+    def __init__(self, service: Service, authenticator: Authenticator | None = None) -> None:
+        self._service = service
+        self._authenticator = authenticator
+
+    def handlers(self) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
+        """By the method's name."""
+        return {
+            "Ask": grpc.unary_stream_rpc_method_handler(
+                self._guarded(self._ask), api.AskRequest.FromString, api.AskResponse.SerializeToString
+            ),
+        }
+
+    def _guarded(
+        self, method: Callable[[_Asked, _Context], Awaitable[Any]]
+    ) -> Callable[[_Asked, _Context], Awaitable[Any]]:
+        async def guarded(asked: _Asked, context: _Context) -> Any:
+            try:
+                return await method(asked, context)
+            except ServeError as error:
+                self._service.telemetry.count(error.failure.outcome)
+                status = to_status(status_of(error))
+                await context.abort(status.code, status.details, status.trailing_metadata)
+            except asyncio.CancelledError:
+                self._service.telemetry.count("client_closed")
+                raise
+
+        return guarded
+
+    async def _caller(self, context: _Context) -> Caller:
+        """From the call's metadata. Raises ServeError."""
+        if self._authenticator is None:
+            return ANONYMOUS
+        values = [value for name, value in context.invocation_metadata() or () if name == "authorization"]
+        try:
+            token = bearer_token([each.encode() if isinstance(each, str) else each for each in values])
+            return await self._authenticator.caller(token)
+        except ServeError as error:
+            self._service.telemetry.deny_for(error)
+            raise
+
+    async def _ask(self, asked: api.AskRequest, context: _Context) -> None:
+        caller = await self._caller(context)
+        request = convert.chat_request(asked)
+        self._service.check_model(request.model)
+        answering = await self._service.answer(question(request), f"ask-{uuid.uuid4().hex}", caller)
+        try:
+            await self._stream(answering, request.model or self._service.model_names[0], context)
+        finally:
+            answering.close()
+
+    async def _stream(self, answering: Answering, model: str, context: _Context) -> None:
+        revision = self._service.revision_of(answering.prepared.content)
+        await self._write(context, convert.opening(answering.prepared, revision, model))
+        async with aclosing(answering.steps()) as steps:
+            async for step in steps:
+                await self._write(context, convert.piece(step))
+                if step.finish_reason:
+                    await self._write(context, convert.ending(answering.answer, step.finish_reason))
+        if not answering.is_finished:
+            raise ServeError(Failure.UNAVAILABLE, "The answer was cut: the server stops. Try again.")
+        self._service.telemetry.count("ok")
+        self._service.telemetry.observe(answering.answer)
+
+    async def _write(self, context: _Context, part: api.AskResponse) -> None:
+        """A client that takes nothing for so long has left."""
+        try:
+            async with asyncio.timeout(self._service.send_seconds):
+                await context.write(part)
+        except TimeoutError:
+            raise ServeError(Failure.TOO_SLOW, "Nothing was taken of the answer for too long.") from None

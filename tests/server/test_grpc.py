@@ -1,0 +1,228 @@
+"""The gRPC surface, over real sockets."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_status import rpc_status
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from program_process import Starter, free_port
+from rag_server import Running, content_part, pod_part, running
+
+from tailhold_api.rpc import Grpc
+from tailhold_api.serving import Admission, AdmissionPolicy
+from tailhold_server.errors import Failure, ServeError
+from tailhold_server.rpc import rag_pb2 as api
+from tailhold_server.rpc.failing import status_of
+from tailhold_server.rpc.server import RpcServer
+from tailhold_server.testing import StandInEngine
+
+ASK = "/tailhold.v1.Rag/Ask"
+QUESTION = "When does the office close?"
+
+
+class Client:
+    """What a generated client does."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.channel = channel
+        self._ask = channel.unary_stream(ASK, api.AskRequest.SerializeToString, api.AskResponse.FromString)
+
+    def ask(self, text: str = QUESTION, timeout: float | None = 20, **fields: Any) -> Any:
+        """The call, whose parts are iterated."""
+        asked = api.AskRequest(messages=[api.Message(role=api.ROLE_USER, text=text)], **fields)
+        return self._ask(asked, timeout=timeout)
+
+
+@asynccontextmanager
+async def serving(settings: Grpc | None = None, **parts: Any) -> AsyncIterator[tuple[Running, Client]]:
+    """A server with stand-ins and a client of its gRPC port."""
+    async with running(**parts) as server:
+        rpc = RpcServer(server.service, settings or Grpc())
+        port = free_port()
+        await rpc.start("127.0.0.1", port)
+        try:
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+                yield server, Client(channel)
+        finally:
+            await rpc.drain(0)
+
+
+async def _failed(call: Any) -> grpc.aio.AioRpcError:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        async for _ in call:
+            pass
+    return caught.value
+
+
+def _outcomes(server: Running) -> dict[str, float]:
+    samples = (each for metric in server.service.telemetry.registry.collect() for each in metric.samples)
+    return {each.labels["outcome"]: each.value for each in samples if each.name == "tailhold_requests_total"}
+
+
+async def test_an_answer_is_an_opening_pieces_and_an_ending() -> None:
+    async with serving() as (server, client):
+        opening, *pieces, ending = [part async for part in client.ask(model="docs")]
+        assert opening.opening.sources[0].title == "Hours"
+        assert opening.opening.sources[0].url == "https://example.org/hours"
+        assert opening.opening.revision == server.service.revision_of(server.service.contents.current)
+        text = "".join(part.piece.text for part in pieces)
+        assert text.startswith(f"You asked: {QUESTION}")
+        assert ending.ending.citations
+        assert ending.ending.finish_reason == api.FINISH_REASON_STOP
+        assert ending.ending.usage.completion_tokens > 0
+        assert ending.ending.stage_milliseconds["total"] > 0
+        for citation in ending.ending.citations:
+            assert text[citation.start : citation.end] == f"[{citation.number}]"
+        assert _outcomes(server)["ok"] == 1
+
+
+@settings(max_examples=25, deadline=None)
+@given(text=st.text(min_size=1, max_size=80).filter(str.strip), most=st.integers(1, 60))
+async def test_it_says_what_http_says(text: str, most: int) -> None:
+    async with serving() as (server, client):
+        unstreamed = (await server.ask(text, max_tokens=most)).json()
+        parts = [part async for part in client.ask(text, max_tokens=most)]
+        choice = unstreamed["choices"][0]
+        assert "".join(part.piece.text for part in parts) == choice["message"]["content"]
+        cited = [(each.start, each.end) for each in parts[-1].ending.citations]
+        annotated = [each["url_citation"] for each in choice["message"]["annotations"]]
+        assert cited == [(each["start_index"], each["end_index"]) for each in annotated]
+        sources = unstreamed["tailhold"]["sources"]
+        assert [each.key for each in parts[0].opening.sources] == [each["key"] for each in sources]
+        assert parts[-1].ending.usage.prompt_tokens == unstreamed["usage"]["prompt_tokens"]
+
+
+BAD = [
+    ({"model": "gpt-4"}, grpc.StatusCode.NOT_FOUND, "model", "there is org/assistant, docs"),
+    ({"temperature": 3.0}, grpc.StatusCode.INVALID_ARGUMENT, "temperature", "less than or equal to 2"),
+    ({"max_tokens": 0}, grpc.StatusCode.INVALID_ARGUMENT, "max_tokens", "greater than or equal to 1"),
+    ({"stop": [""]}, grpc.StatusCode.INVALID_ARGUMENT, "stop", "1 to 200 characters"),
+    ({"top_p": float("nan")}, grpc.StatusCode.INVALID_ARGUMENT, "top_p", "top_p"),
+    ({"text": " "}, grpc.StatusCode.INVALID_ARGUMENT, "messages[0]", "the role `user` and a text"),
+]
+
+
+@pytest.mark.parametrize(("fields", "code", "field", "says"), BAD, ids=[each[2] for each in BAD])
+async def test_what_is_wrong_is_named(fields: dict[str, Any], code: grpc.StatusCode, field: str, says: str) -> None:
+    async with serving() as (server, client):
+        error = await _failed(client.ask(**fields))
+        assert error.code() is code
+        assert says in str(error.details())
+        status = await _rich(client.ask(**fields))
+        violation = error_details_pb2.BadRequest()
+        assert status.details[0].Unpack(violation)
+        assert violation.field_violations[0].field == field
+        assert _outcomes(server)["invalid"] == 2
+
+
+async def _rich(call: Any) -> Any:
+    await _failed(call)
+    return await rpc_status.aio.from_call(call)
+
+
+async def test_no_message_and_no_role_are_refused() -> None:
+    async with serving() as (_, client):
+        empty = client._ask(api.AskRequest(), timeout=10)
+        assert (await _failed(empty)).code() is grpc.StatusCode.INVALID_ARGUMENT
+        roleless = client._ask(api.AskRequest(messages=[api.Message(text="Why?")]), timeout=10)
+        assert "messages[0].role" in str((await _failed(roleless)).details())
+
+
+async def test_a_full_server_says_when_to_try_again() -> None:
+    admission = Admission(policy=AdmissionPolicy.BOUNDED, max_queued=0)
+    engine = StandInEngine(running_limit=1, seconds_per_token=0.5)
+    async with serving(
+        engine=engine, pod=pod_part(max_running_requests=1), content=content_part(admission=admission)
+    ) as (server, client):
+        held = client.ask()
+        await anext(aiter(held))
+        refused = await _rich(client.ask())
+        assert _outcomes(server)["rejected"] == 1
+        held.cancel()
+        retry = error_details_pb2.RetryInfo()
+        assert any(each.Unpack(retry) for each in refused.details)
+        assert retry.retry_delay.seconds >= 1
+        assert refused.code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
+
+
+@pytest.mark.parametrize("leave", ["cancel", "deadline"])
+async def test_a_call_that_ends_early_ends_the_models_work(leave: str) -> None:
+    engine = StandInEngine(seconds_per_token=0.2)
+    async with serving(engine=engine) as (server, client):
+        call = client.ask(timeout=0.5 if leave == "deadline" else None)
+        await anext(aiter(call))
+        if leave == "cancel":
+            call.cancel()
+        else:
+            assert (await _failed(call)).code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        async with asyncio.timeout(5):
+            while server.service.held or not _outcomes(server)["client_closed"]:  # noqa: ASYNC110  with a time limit
+                await asyncio.sleep(0.01)
+        assert engine.progress().running == 0
+
+
+async def test_a_large_message_is_refused_with_the_limit() -> None:
+    """C72."""
+    async with serving(Grpc(max_message_mebibytes=1)) as (_, client):
+        error = await _failed(client.ask("a" * 2 * 1024 * 1024))
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "1048576" in str(error.details())
+        assert [part async for part in client.ask()]
+
+
+async def test_health_is_the_servers() -> None:
+    async with running() as server:
+        rpc, port = RpcServer(server.service, Grpc()), free_port()
+        await rpc.start("127.0.0.1", port)
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            for name in ("", "tailhold.v1.Rag"):
+                checked = await stub.Check(health_pb2.HealthCheckRequest(service=name))
+                assert checked.status == health_pb2.HealthCheckResponse.SERVING
+            with pytest.raises(grpc.aio.AioRpcError):
+                await stub.Check(health_pb2.HealthCheckRequest(service="other"))
+            watched = aiter(stub.Watch(health_pb2.HealthCheckRequest(service="")))
+            assert (await anext(watched)).status == health_pb2.HealthCheckResponse.SERVING
+            await rpc.show(ready=False)
+            assert (await anext(watched)).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        await rpc.drain(0)
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+async def test_reflection_tells_the_service(is_on: bool) -> None:
+    async with serving(Grpc(reflection=is_on)) as (_, client):
+        stub = reflection_pb2_grpc.ServerReflectionStub(client.channel)
+        call = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(list_services="")]), timeout=10)
+        if not is_on:
+            assert (await _failed(call)).code() is grpc.StatusCode.UNIMPLEMENTED
+            return
+        names = {each.name for each in (await anext(aiter(call))).list_services_response.service}
+        assert {"tailhold.v1.Rag", "grpc.health.v1.Health"} <= names
+
+
+def test_every_failure_has_a_code() -> None:
+    for failure in Failure:
+        status = status_of(ServeError(failure, "said", param="field", code="why", retry_after_seconds=3))
+        assert status.code
+        assert status.message == "said"
+        assert len(status.details) == 3
+
+
+def test_a_program_that_drains_ends_its_calls_well(start_stand_in: Starter) -> None:
+    program = start_stand_in(TAILHOLD_STAND_IN_SECONDS_PER_TOKEN="0.05")
+    with grpc.insecure_channel(f"127.0.0.1:{program.grpc_port}") as channel:
+        ask = channel.unary_stream(ASK, api.AskRequest.SerializeToString, api.AskResponse.FromString)
+        asked = api.AskRequest(messages=[api.Message(role=api.ROLE_USER, text=QUESTION)])
+        call = iter(ask(asked, timeout=30))
+        next(call)
+        program.process.terminate()
+        assert list(call)[-1].ending.finish_reason == api.FINISH_REASON_STOP
+        assert program.process.wait(30) == 0
