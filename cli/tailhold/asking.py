@@ -2,13 +2,13 @@
 
 from rich.console import Console
 
-from tailhold.ask import Answer, ask
+from tailhold.ask import Answer, Endpoint, ask
 
 
-def print_answer(console: Console, url: str, question: str, max_tokens: int | None) -> Answer:
+def print_answer(console: Console, endpoint: Endpoint, question: str, max_tokens: int | None) -> Answer:
     """Ask, print the text as it streams, then sources (cited ones marked) and the time of each stage."""
     answer = ask(
-        url,
+        endpoint,
         question,
         max_tokens=max_tokens,
         on_text=lambda text: console.print(text, end="", markup=False, highlight=False, soft_wrap=True),

@@ -6,6 +6,7 @@ import json
 import logging
 import signal
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -84,8 +85,8 @@ class Program:
             )
         except StartError as error:
             return self._failed(error)
-        app = create_internal_app(self._service, self._settings)
-        inside = self._uvicorn(app, access, tls=self._pod.server.is_internal_tls)
+        spoken = access.certificates.internal if access.certificates and self._pod.server.is_internal_tls else None
+        inside = self._uvicorn(create_internal_app(self._service, self._settings), spoken)
         internal = asyncio.ensure_future(inside.serve([self._sockets[1]]))
         current = asyncio.ensure_future(access.keep_current())
         try:
@@ -110,7 +111,8 @@ class Program:
         except Exception as error:
             self._leave_word(Reason.START_FAILED, f"{type(error).__name__}: {error}")
             raise
-        self._public = self._uvicorn(create_app(self._service, self._settings, access.authenticator), access, tls=True)
+        app = create_app(self._service, self._settings, access.authenticator)
+        self._public = self._uvicorn(app, access.certificates.context if access.certificates else None)
         public = asyncio.ensure_future(self._public.serve([self._sockets[0]]))
         await self._start_rpc(access)
         _LOG.info("ready: %s", " ".join(f"{k} {v} ms" for k, v in self._service.phase_milliseconds.items()))
@@ -180,8 +182,7 @@ class Program:
         if log.exists():
             log.write_text(json.dumps({"reason": reason.value, "message": message[:3000]}))
 
-    def _uvicorn(self, app: object, access: Access, *, tls: bool) -> uvicorn.Server:
-        certificates = access.certificates if tls else None
+    def _uvicorn(self, app: object, context: ssl.SSLContext | None) -> uvicorn.Server:
         return _Server(
             uvicorn.Config(
                 app,  # type: ignore[arg-type]
@@ -189,7 +190,7 @@ class Program:
                 access_log=False,
                 lifespan="off",
                 server_header=False,
-                ssl_context_factory=(lambda *_: certificates.context) if certificates else None,
+                ssl_context_factory=(lambda *_: context) if context else None,
                 timeout_keep_alive=self._pod.server.http.keep_alive_seconds,
                 timeout_graceful_shutdown=_CLOSE_SECONDS + self._pod.server.drain_seconds,
             )

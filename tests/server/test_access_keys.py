@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rag_server import Running, body, content_part, pod_part, running
+from secret_folder import swap
 
 from tailhold_api.access import ApiKeys, Auth
 from tailhold_api.spec import Program
@@ -20,21 +21,6 @@ from tailhold_server.telemetry import Telemetry
 
 ADA, BOB = "ada-0123456789abcdef", "bob-0123456789abcdef"
 WITH_KEYS = Program(auth=Auth(api_keys=ApiKeys(secret_name="clients")))
-
-
-def swap(folder: Path, **files: bytes | str) -> None:
-    """As kubelet renews a mounted Secret: a new folder, and a link that is moved over in one step."""
-    version = folder / f"..2026_{len(list(folder.glob('..2026_*')))}"
-    version.mkdir(parents=True)
-    for name, content in files.items():
-        (version / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-        if not (folder / name).is_symlink():
-            (folder / name).symlink_to(f"..data/{name}")
-    (folder / "..new").symlink_to(version.name)
-    (folder / "..new").replace(folder / "..data")
-    for link in folder.iterdir():
-        if link.is_symlink() and not link.exists():
-            link.unlink()
 
 
 @pytest.fixture

@@ -97,6 +97,7 @@ class Running:
     engine: StandInEngine
     public: httpx.AsyncClient
     internal: httpx.AsyncClient
+    settings: ServerSettings
 
     async def ask(self, content: Any = "When does the office close?", **fields: Any) -> httpx.Response:
         """One question; `content` is the user's."""
@@ -135,7 +136,7 @@ async def running(
             httpx.AsyncClient(transport=public, base_url="http://docs") as one,
             httpx.AsyncClient(transport=internal, base_url="http://docs") as two,
         ):
-            yield Running(service, engine, one, two)
+            yield Running(service, engine, one, two, settings)
     finally:
         await started.close()
 

@@ -4,7 +4,6 @@ from tailhold_api import names
 from tailhold_operator.kinds import Manifest
 from tailhold_operator.render.identity import Identity
 
-
 _PORTS = {
     "http": {"name": "http", "port": 80, "protocol": "TCP", "targetPort": "http"},
     "https": {"name": "https", "port": 443, "protocol": "TCP", "targetPort": "https", "appProtocol": "https"},

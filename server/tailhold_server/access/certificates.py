@@ -29,16 +29,22 @@ class Material:
     expires: float
     """Seconds since 1970."""
     context: ssl.SSLContext = field(compare=False)
-    """For handshakes with it."""
+    """For clients' handshakes."""
+    internal: ssl.SSLContext = field(compare=False)
+    """For those of kubelet and the operator, who have no certificates."""
 
 
 class Certificates:
-    """What handshakes are made with: `context`, or the PEM bytes of `newest` for a surface with TLS of its own."""
+    """What handshakes are made with: the contexts, which renew themselves, or the PEM bytes of `newest` for a surface
+    with TLS of its own.
+    """
 
     def __init__(self, watched: Watched[Material]) -> None:
         self._watched = watched
         self.context = _context(watched.value.authorities)
         self.context.sni_callback = self._choose
+        self.internal = _context(None)
+        self.internal.sni_callback = self._choose_internal
 
     @property
     def newest(self) -> Material:
@@ -49,16 +55,27 @@ class Certificates:
         """Take up new files: handshakes from now on use them."""
         self._watched.refresh()
 
+    # Called in each handshake, also where the client names no host.
     def _choose(self, connection: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> None:
-        """Called in each handshake, also where the client names no host."""
-        connection.context = self._watched.value.context
+        connection.context = self.newest.context
+
+    def _choose_internal(self, connection: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> None:
+        connection.context = self.newest.internal
 
 
 def read_material(folder: Path, authorities: Path | None) -> Material:
     """What the files of a certificate's and of an authorities' folder say. Raises FilesRefusedError and OSError."""
     certificate, key = read_file(folder / CERTIFICATE), read_file(folder / KEY)
     trusted = read_file(authorities / AUTHORITIES) if authorities else None
-    context = _context(trusted)
+    internal = _loaded(folder, None)
+    context = _loaded(folder, trusted) if trusted is not None else internal
+    if (read_file(folder / CERTIFICATE), read_file(folder / KEY)) != (certificate, key):
+        raise FilesRefusedError(f"{folder} changed while it was read; it is read again")
+    return Material(certificate, key, trusted, _expiry(folder, certificate), context, internal)
+
+
+def _loaded(folder: Path, authorities: bytes | None) -> ssl.SSLContext:
+    context = _context(authorities)
     try:
         # A key with a password is refused; without this, OpenSSL would ask for it on the terminal.
         context.load_cert_chain(folder / CERTIFICATE, folder / KEY, password=lambda: b"")
@@ -66,9 +83,7 @@ def read_material(folder: Path, authorities: Path | None) -> Material:
         raise FilesRefusedError(
             f"{folder}: `{CERTIFICATE}` and `{KEY}` are no certificate with its key: {error.reason or error}"
         ) from error
-    if (read_file(folder / CERTIFICATE), read_file(folder / KEY)) != (certificate, key):
-        raise FilesRefusedError(f"{folder} changed while it was read; it is read again")
-    return Material(certificate, key, trusted, _expiry(folder, certificate), context)
+    return context
 
 
 def _context(authorities: bytes | None) -> ssl.SSLContext:
@@ -79,7 +94,8 @@ def _context(authorities: bytes | None) -> ssl.SSLContext:
         return context
     context.verify_mode = ssl.CERT_REQUIRED
     # A session that is resumed shows no certificate again: one of an authority that is no longer trusted would go on.
-    context.options |= ssl.OP_NO_TICKET
+    # TLS 1.2 resumes by the server's own memory too, and Python has no word to switch that off.
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 0
     try:
         context.load_verify_locations(cadata=authorities.decode("ascii"))
