@@ -106,13 +106,13 @@ class Issuer:
         )
 
     def _named(self, claims: Mapping[str, Any]) -> Caller:
-        client = claims["sub"]
-        if not _is_name(client):
+        client = _name(claims["sub"])
+        if client is None:
             raise unauthenticated("The token is refused: its `sub` is no name.")
         if self._oidc.tenant_claim is None:
             return Caller(client)
-        tenant = claims.get(self._oidc.tenant_claim)
-        if not _is_name(tenant):
+        tenant = _name(claims.get(self._oidc.tenant_claim))
+        if tenant is None:
             raise ServeError(
                 Failure.FORBIDDEN,
                 f"The token names no tenant: its claim `{self._oidc.tenant_claim}` has to be a text.",
@@ -188,8 +188,9 @@ async def fetch(url: str) -> Mapping[str, Any]:
     return said
 
 
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= _LONGEST_NAME and value.isprintable()
+def _name(value: Any) -> str | None:
+    is_one = isinstance(value, str) and 0 < len(value) <= _LONGEST_NAME and value.isprintable()
+    return value if is_one else None
 
 
 def _words(error: Exception) -> str:

@@ -85,7 +85,8 @@ def credentials(certificates: Certificates) -> grpc.ServerCredentials:
         return configuration(newest)
 
     required = last.authorities is not None
-    return grpc.dynamic_ssl_server_credentials(configuration(last), newer, required)
+    # None is "no newer one", as the library's documentation says and its types do not.
+    return grpc.dynamic_ssl_server_credentials(configuration(last), newer, required)  # type: ignore[arg-type]
 
 
 def _options(settings: Grpc) -> list[tuple[str, int]]:
