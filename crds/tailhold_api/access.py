@@ -119,7 +119,8 @@ class Tls(Model):
     chain, and `tls.key`."""
     client_ca_secret_name: str | None = restart(None, **NAME)
     """Mutual TLS: a Secret whose `ca.crt` holds the authorities that sign clients' certificates. Who has none from
-    them is refused in the handshake, as is TLS 1.2, whose sessions go on without a certificate. Keys or tokens are asked for all the same where `server.auth` is given."""
+    them is refused in the handshake, as is TLS 1.2, whose sessions go on without a certificate. Keys or tokens are
+    asked for all the same where `server.auth` is given."""
     internal: InternalTls = restart(InternalTls.OFF)
     """`On` speaks TLS on the internal port too, with the same certificate: probes, metrics, and what the operator
     hands over. The operator then checks the certificate against the authorities that its setting
