@@ -22,6 +22,8 @@ class Answer:
     stages: dict[str, float] = field(default_factory=dict)
     """Milliseconds of each stage, as the server measured them."""
     revision: str = ""
+    trace: str = ""
+    """The trace's id, empty where the server traces nothing."""
 
 
 _TRUST = "name the authority of its certificate with --ca-file"
@@ -112,4 +114,5 @@ def _collected(events: Iterator[dict[str, Any]], on_text: Callable[[str], None])
         tuple(extra.get("annotations", ())),
         extra.get("stages", {}),
         extra.get("revision", ""),
+        extra.get("trace", ""),
     )

@@ -133,6 +133,9 @@ def serve(
     port: Annotated[int, typer.Option(help="Port for clients.")] = 8000,
     internal_port: Annotated[int, typer.Option(help="Port for probes and metrics.")] = 8001,
     grpc_port: Annotated[int, typer.Option(help="Port for clients of gRPC.")] = 9000,
+    otlp: Annotated[
+        str | None, typer.Option(help="Send traces to this collector, as http://127.0.0.1:4318 (OTLP over HTTP).")
+    ] = None,
 ) -> None:
     """Serve a RagPipeline here, without a cluster: the same program that the pods run.
 
@@ -145,7 +148,7 @@ def serve(
     everywhere = "0.0.0.0"  # noqa: S104  a pod is reached from outside
     address = host or ("127.0.0.1" if manifest else everywhere)
     ports = {"port": port, "internal_port": internal_port, "grpc_port": grpc_port}
-    sys.exit(run(manifest, pod=pod, content=content, host=address, **ports))
+    sys.exit(run(manifest, pod=pod, content=content, host=address, **ports, otlp=otlp))
 
 
 @app.command()
@@ -241,12 +244,13 @@ def ask(
     ca_file: Annotated[
         Path | None, typer.Option(help="PEM file of the authority of the server's certificate.", dir_okay=False)
     ] = None,
+    trace: Annotated[bool, typer.Option("--trace", help="Show where the time went, stage by stage.")] = False,
 ) -> None:
     """Ask a served pipeline; the answer streams, sources and the time of each stage follow."""
     from tailhold.ask import Endpoint
     from tailhold.asking import print_answer
 
-    print_answer(Console(), Endpoint(url, api_key, ca_file), question, max_tokens)
+    print_answer(Console(), Endpoint(url, api_key, ca_file), question, max_tokens, trace=trace)
 
 
 @app.command()

@@ -16,8 +16,8 @@ from tailhold.manifest import ManifestError, lines_of, read_manifest
 from tailhold.terminal import run_apart
 from tailhold_api import names
 from tailhold_api.codec import digest, dump, load
+from tailhold_api.observability import LogLevel, Otlp
 from tailhold_api.parts import BuildPart, ContentPart, PodPart, build_part, content_part, pod_part
-from tailhold_api.spec import LogLevel
 from tailhold_api.status import Progress
 
 Parsed = TypeVar("Parsed", bound=BaseModel)
@@ -37,12 +37,16 @@ def serve(
     port: int = names.HTTP_PORT,
     internal_port: int = names.INTERNAL_PORT,
     grpc_port: int = names.GRPC_PORT,
+    otlp: str | None = None,
 ) -> int:
     """Serve until stopped and return the exit code: 2 where trying again cannot help.
 
     With `manifest` no cluster is needed: its index is built first where the volume has none. Without it,
-    `pod` and `content` are read, by default where a pod has them. Raises ServeFailedError.
+    `pod` and `content` are read, by default where a pod has them. Traces go to `otlp`, a collector's URL, where the
+    spec names another. Raises ServeFailedError.
     """
+    if otlp is not None:
+        os.environ["TAILHOLD_OTLP_ENDPOINT"] = _collector(otlp)
     address = (host, port, internal_port, grpc_port)
     if manifest is not None:
         made = _from_manifest(manifest)
@@ -55,6 +59,13 @@ def serve(
         _read(ContentPart, content or Path(names.CONTENT_PATH)),
     )
     return _run(*parts, address)
+
+
+def _collector(url: str) -> str:
+    try:
+        return Otlp(endpoint=url).endpoint
+    except ValidationError:
+        raise ServeFailedError(f"--otlp {url}: give the URL of a collector, as http://127.0.0.1:4318") from None
 
 
 def _read(kind: type[Parsed], path: Path) -> Parsed:

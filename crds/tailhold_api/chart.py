@@ -15,7 +15,7 @@ from pydantic.alias_generators import to_camel
 
 from tailhold_api import names
 from tailhold_api.crd import custom_resource_definition
-from tailhold_api.spec import LogLevel
+from tailhold_api.observability import LogLevel
 
 ROOT = Path(__file__).parents[2]
 CHART = "charts/tailhold"

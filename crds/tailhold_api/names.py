@@ -37,6 +37,8 @@ BUILD_PATH = f"{CONFIG_FOLDER}/build/build.json"
 INSPECTION_PATH = f"{CONFIG_FOLDER}/inspection/inspection.json"
 PUBLIC_KEY_PATH = f"{CONFIG_FOLDER}/key/operator.pub.json"
 """The operator's public key as a JWK: internal calls carry a token signed by its private half."""
+OTLP_HEADERS_FOLDER = f"{CONFIG_FOLDER}/otlp-headers"
+"""Headers for the collector of traces, a file for each: a mounted Secret."""
 CLAIMS_FOLDER = "/var/lib/tailhold/claims"
 """Persistent volume claims are mounted here, each in a folder of its claim's name."""
 CONFIG_MAPS_FOLDER = "/var/lib/tailhold/configmaps"
@@ -52,6 +54,8 @@ GRPC_PORT = 9000
 """What clients of gRPC use."""
 INTERNAL_PORT = 8001
 """What the operator, kubelet and Prometheus use: probes, metrics, content."""
+
+METRICS_PATH = "/metrics"
 
 MAX_CHILD_NAME = 52
 """Room for a Deployment's two hash suffixes within a pod's hostname of 63 characters."""
@@ -84,6 +88,8 @@ def stage_metric(name: str) -> str:
 METRIC_STAGE_SECONDS = stage_metric("stage_duration_seconds")
 METRIC_TTFT_SECONDS = stage_metric("time_to_first_token_seconds")
 METRIC_E2E_SECONDS = stage_metric("request_duration_seconds")
+METRIC_UNACCOUNTED_SECONDS = stage_metric("unaccounted_seconds")
+METRIC_SPANS = stage_metric("spans_total")
 METRIC_REQUESTS = stage_metric("requests_total")
 METRIC_DENIED = stage_metric("denied_total")
 METRIC_ACCESS_CURRENT = stage_metric("access_current")

@@ -11,11 +11,12 @@ from tailhold_api.codec import digest
 from tailhold_api.engine import Engine
 from tailhold_api.fields import FieldClass, Model, field_class, part
 from tailhold_api.index_kinds import HNSWStructure, IndexKind, IVFPQStructure, SearchParameters
+from tailhold_api.observability import Observability
 from tailhold_api.placement import Placement
 from tailhold_api.pod import Pod
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
 from tailhold_api.sources import Corpus, Metric, SnapshotStore
-from tailhold_api.spec import Observability, Program, Spec
+from tailhold_api.spec import Program, Spec
 
 SHORT = 10
 """Hex digits of a digest that stand in names: at a billion revisions the chance of two alike is under one in two

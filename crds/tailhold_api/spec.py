@@ -7,26 +7,12 @@ from tailhold_api.access import Auth, Http, InternalTls, Limits, Tenant, Tls
 from tailhold_api.engine import Engine
 from tailhold_api.fields import Model, Rule, live, part, policy, restart
 from tailhold_api.index_kinds import IVFPQ, MOST_CANDIDATES, Rescore
+from tailhold_api.observability import Observability
 from tailhold_api.placement import Placement
 from tailhold_api.pod import Pod
 from tailhold_api.rpc import Grpc
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
 from tailhold_api.sources import Corpus, Index
-
-
-class LogLevel(StrEnum):
-    """How much the server logs; never questions or answers."""
-
-    DEBUG = "Debug"
-    INFO = "Info"
-    WARNING = "Warning"
-
-
-class Observability(Model):
-    """What the server says about itself."""
-
-    log_level: LogLevel = restart(LogLevel.INFO)
-    """Lowest level that is logged."""
 
 
 class Program(Model):

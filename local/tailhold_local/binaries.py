@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,6 +58,9 @@ BUILDS = (
     Build("helm", "helm.sh/helm/v4", (("helm", "helm.sh/helm/v4/cmd/helm"),)),
     Build("coredns", "github.com/coredns/coredns", (("coredns", "tailhold.dev/local/coredns"),)),
 )
+"""What a cluster is made of."""
+JAEGER = Build("jaeger", "github.com/jaegertracing/jaeger", (("jaeger", "github.com/jaegertracing/jaeger/cmd/jaeger"),))
+"""Keeps traces. No part of a cluster: built where it is asked for, in five minutes on two cores."""
 
 
 def required_version(go_mod: str, module: str) -> str:
@@ -87,26 +91,26 @@ class Binaries:
         return str(self.folders[program] / program)
 
 
-def located() -> Binaries:
+def located(builds: Sequence[Build] = BUILDS) -> Binaries:
     """Where each program is, or will be once built."""
     root = cache_root() / "bin"
-    return Binaries({name: _folder(build, root) for build in BUILDS for name, _ in build.commands})
+    return Binaries({name: _folder(build, root) for build in builds for name, _ in build.commands})
 
 
-def missing() -> tuple[Build, ...]:
+def missing(builds: Sequence[Build] = BUILDS) -> tuple[Build, ...]:
     """What is not built yet."""
     root = cache_root() / "bin"
-    return tuple(build for build in BUILDS if not _complete(build, _folder(build, root)))
+    return tuple(build for build in builds if not _complete(build, _folder(build, root)))
 
 
-def ensure(progress: Progress) -> Binaries:
+def ensure(progress: Progress, builds: Sequence[Build] = BUILDS) -> Binaries:
     """Build what is missing and return where everything is."""
-    if missing():
+    if missing(builds):
         with locked(cache_root() / ".build.lock"):
             toolchain = go.toolchain(cache_root(), progress)
-            for build in missing():
+            for build in missing(builds):
                 _build(build, toolchain, progress)
-    return located()
+    return located(builds)
 
 
 def _version(build: Build) -> str:

@@ -15,8 +15,13 @@ from tailhold_server.settings import STAND_IN, ServerSettings
 from tailhold_server.snapshots.fingerprint import tokenizer_fingerprint
 from tailhold_server.snapshots.read import Snapshot, open_snapshot
 from tailhold_server.snapshots.store import snapshot_folder
+from tailhold_server.tracing import NoTracer, Tracer
 
 _LOG = logging.getLogger(__name__)
+
+
+_TRACED_TO = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+"""OpenTelemetry's own variables that name a collector."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,21 @@ class Backend:
 def choose_backend(pod: PodPart, settings: ServerSettings) -> Backend:
     """The models' folders are looked for at once: a missing one ends the start in its first second."""
     return _stand_in(pod, settings) if settings.engine == STAND_IN else _real(pod, settings)
+
+
+def choose_tracer(pod: PodPart, settings: ServerSettings, count: Callable[[str, int], None]) -> Tracer:
+    """Traces go where the command line, the spec or OpenTelemetry's own variables say, in this order; else nowhere.
+
+    `count` is told what became of so many spans. Nothing of OpenTelemetry is loaded where nothing is traced.
+    """
+    otlp = pod.observability.otlp
+    endpoint = settings.otlp_endpoint or (otlp.endpoint if otlp else None)
+    off = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    if off or not (endpoint or any(os.environ.get(name) for name in _TRACED_TO)):
+        return NoTracer()
+    from tailhold_server.adapters.otlp import tracer_to
+
+    return tracer_to(endpoint, pod, settings, count)
 
 
 def _real(pod: PodPart, settings: ServerSettings) -> Backend:

@@ -13,11 +13,12 @@ from tailhold_server.batcher import Batcher
 from tailhold_server.citations import Citation, Scanner
 from tailhold_server.content import Content, Contents
 from tailhold_server.errors import EngineDiedError, Failure, ServeError
-from tailhold_server.ports import Engine, Sampling, Tokenizer
+from tailhold_server.ports import Delta, Engine, Sampling, Tokenizer
 from tailhold_server.prompt import Passage, Window, Written, arrange, compose, far_too_long, fit, shortened
 from tailhold_server.question import Dialogue, Question, dialogue, newest
 from tailhold_server.retriever import Found, Lookup
 from tailhold_server.sources import Source, heading, place_of, source_of
+from tailhold_server.stages import Marks, milliseconds
 from tailhold_server.template import Skeleton, Turn
 
 Clock = Callable[[], float]
@@ -42,9 +43,8 @@ class Prepared:
     truncated: bool
     """Whether the question's end did not fit either."""
     context_tokens: int
-    began: float
-    stages: dict[str, float]
-    """Milliseconds of each stage so far."""
+    marks: Marks
+    """When it passed which point; goes on while the answer is written."""
     salt: str = ""
     """With whom the engine may share what it keeps of the prompt."""
 
@@ -70,9 +70,10 @@ class Answer:
     prepared: Prepared
     completion_tokens: int = 0
     cached_tokens: int = 0
-    first_token_at: float | None = None
+    finish_reason: str | None = None
     citations: list[Citation] = field(default_factory=list)
     stages: dict[str, float] = field(default_factory=dict)
+    """Milliseconds of each stage, what none explains, and their total: once the last text is there."""
 
 
 @dataclass(frozen=True)
@@ -127,29 +128,24 @@ class Pipeline:
         content = self._contents.current
         self._gate.enter(content.part.admission)
         try:
-            prepared = await self._prepare(question, request_id, content, tenant, self._clock())
+            prepared = await self._prepare(question, request_id, content, tenant, Marks(self._clock()))
         except BaseException:
             self._gate.leave()
             raise
         return Answering(prepared, self._engine, self._gate, self._clock)
 
     async def _prepare(
-        self, question: Question, request_id: str, content: Content, tenant: str, began: float
+        self, question: Question, request_id: str, content: Content, tenant: str, marks: Marks
     ) -> Prepared:
         spoken = self._limited(dialogue(content.part.prompt.system, question.messages), content.part.prompt)
         messages = await self._tokenized(spoken)
-        tokenized = self._clock()
+        marks.tokenized = self._clock()
         closed = content.part.closed_to(tenant)
-        found = await self._retrieval.submit(Lookup(question.text, content, tokenized, closed))
-        searched = self._clock()
-        prepared = replace(self._write(question, request_id, content, messages, found, began, closed), salt=tenant)
-        prepared.stages.update(
-            tokenize=1000 * (tokenized - began),
-            wait=found.wait,
-            embed=found.embed,
-            search=found.search,
-            prompt=1000 * (self._clock() - searched),
-        )
+        found = await self._retrieval.submit(Lookup(question.text, content, closed))
+        marks.found = self._clock()
+        marks.batched, marks.embedded, marks.searched = found.began, found.embedded, found.searched
+        prepared = replace(self._write(question, request_id, content, messages, found, marks, closed), salt=tenant)
+        marks.written = self._clock()
         return prepared
 
     def _limited(self, spoken: Dialogue, prompt: Prompt) -> Dialogue:
@@ -184,7 +180,7 @@ class Pipeline:
         content: Content,
         messages: _Messages,
         found: Found,
-        began: float,
+        marks: Marks,
         closed: frozenset[str],
     ) -> Prepared:
         settings = content.part.retrieval
@@ -221,8 +217,7 @@ class Pipeline:
             truncated=len(last) < len(messages.last),
             dropped=len(ranked) - fitted.passages + len(turns) - fitted.turns + messages.dropped,
             context_tokens=sum(map(len, numbered)),
-            began=began,
-            stages={},
+            marks=marks,
         )
 
     def _written(self, content: Content, closed: frozenset[str], number: int, passage: Passage) -> Written:
@@ -237,7 +232,8 @@ class Answering:
 
     def __init__(self, prepared: Prepared, engine: Engine, gate: Gate, clock: Clock) -> None:
         self.prepared = prepared
-        self.answer = Answer(prepared, stages=dict(prepared.stages))
+        self.answer = Answer(prepared)
+        self._marks = prepared.marks
         self._engine = engine
         self._gate = gate
         self._clock = clock
@@ -249,21 +245,26 @@ class Answering:
         """Called once, when the place is given back."""
 
     async def steps(self) -> AsyncGenerator[Step, None]:
-        """The answer in pieces; the last one has a finish reason. Closing it aborts the engine's request."""
+        """The answer in pieces; the last one has a finish reason. Closing it aborts the engine's request.
+
+        A piece is held by its reader until the next one is asked for, and the last one until the end is.
+        """
         scanner = Scanner(len(self.prepared.sources))
-        started = self._clock()
+        self._marks.handed = self._clock()
         prepared = self.prepared
         deltas = self._engine.generate(prepared.request_id, prepared.prompt_ids, prepared.sampling, salt=prepared.salt)
         self._generates = True
         try:
             async with aclosing(deltas):
                 async for delta in deltas:
-                    self._count(delta.token_count, delta.cached_tokens, started)
+                    self._count(delta)
                     citations = scanner.feed(delta.text)
                     self.answer.citations += citations
                     if delta.finish_reason:
-                        self._finish()
+                        self._finish(delta.finish_reason)
+                    since = self._clock()
                     yield Step(delta.text, citations, delta.finish_reason)
+                    self._marks.held.append((since, self._clock()))
         except EngineDiedError as error:
             raise ServeError(Failure.UNAVAILABLE, "The model stopped while answering. Try again.") from error
         finally:
@@ -272,7 +273,11 @@ class Answering:
     @property
     def is_finished(self) -> bool:
         """Whether the answer came to its end."""
-        return "total" in self.answer.stages
+        return self._marks.finished is not None
+
+    def deliver(self) -> None:
+        """The client has taken the end of the answer."""
+        self._marks.delivered = self._clock()
 
     @property
     def tokens_used(self) -> int:
@@ -283,22 +288,22 @@ class Answering:
         """Give the place back; twice does no harm."""
         if self._held:
             self._held = False
-            self._gate.leave(self._clock() - self.prepared.began if self.is_finished else None)
+            self._gate.leave(self._clock() - self._marks.began if self.is_finished else None)
             if self.on_close:
                 self.on_close()
 
-    def _count(self, tokens: int, cached: int, started: float) -> None:
-        self.answer.completion_tokens += tokens
-        self.answer.cached_tokens = max(self.answer.cached_tokens, cached)
-        if self.answer.first_token_at is None and tokens:
-            self.answer.first_token_at = self._clock()
-            self.answer.stages["firstToken"] = 1000 * (self.answer.first_token_at - started)
+    def _count(self, delta: Delta) -> None:
+        self.answer.completion_tokens += delta.token_count
+        self.answer.cached_tokens = max(self.answer.cached_tokens, delta.cached_tokens)
+        if delta.times is not None:
+            self._marks.engine = delta.times
+        if self._marks.first_token is None and delta.token_count:
+            self._marks.first_token = self._clock()
 
-    def _finish(self) -> None:
-        now = self._clock()
-        first = self.answer.first_token_at
-        self.answer.stages["decode"] = 1000 * (now - first) if first is not None else 0.0
-        self.answer.stages["total"] = 1000 * (now - self.prepared.began)
+    def _finish(self, reason: str) -> None:
+        self.answer.finish_reason = reason
+        self._marks.finished = self._clock()
+        self.answer.stages = milliseconds(self._marks)
 
 
 def _measured(passages: tuple[Passage, ...], settings: Retrieval) -> list[tuple[int, Passage]]:

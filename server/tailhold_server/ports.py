@@ -119,6 +119,17 @@ class Sampling:
 
 
 @dataclass(frozen=True)
+class EngineTimes:
+    """When the engine did what, in seconds on this machine's monotonic clock."""
+
+    scheduled: float
+    """The first step that worked on the request began."""
+    first_token: float
+    last_token: float
+    """The newest so far."""
+
+
+@dataclass(frozen=True)
 class Delta:
     """What an answer gained since the last one."""
 
@@ -129,6 +140,8 @@ class Delta:
     """`stop` or `length` on the last one, None before."""
     cached_tokens: int = 0
     """Prompt tokens whose KV blocks were there already."""
+    times: EngineTimes | None = None
+    """At least on the first and the last one; None of an engine that does not say."""
 
 
 @dataclass(frozen=True)

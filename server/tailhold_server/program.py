@@ -17,6 +17,7 @@ from tailhold_api.conditions import Reason
 from tailhold_api.parts import ContentPart, PodPart
 from tailhold_server.access.access import Access, open_access
 from tailhold_server.app import create_app, create_internal_app
+from tailhold_server.backends import choose_tracer
 from tailhold_server.errors import StartError
 from tailhold_server.health import Phase
 from tailhold_server.rpc.server import RpcServer
@@ -67,6 +68,7 @@ class Program:
             comment_seconds=settings.comment_seconds,
             send_seconds=settings.send_seconds,
         )
+        self._service.tracer = choose_tracer(pod, settings, self._service.telemetry.count_spans)
         self._address = address
         self._sockets = [_bound(address.host, port) for port in (address.port, address.internal_port)]
         self._grpc_socket = _bound(address.host, address.grpc_port) if pod.server.grpc.enabled else None
@@ -95,6 +97,7 @@ class Program:
             current.cancel()
             inside.should_exit = True
             await internal
+            await asyncio.to_thread(self._service.tracer.close)
 
     async def _serve(self, access: Access) -> int:
         stopped = asyncio.ensure_future(self._stop.wait())

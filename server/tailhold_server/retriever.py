@@ -20,21 +20,18 @@ class Lookup:
 
     text: str
     content: Content
-    submitted: float
-    """On the monotonic clock."""
     closed: frozenset[str] = frozenset()
     """Corpus sources that are closed to who asks."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """Passages, best first, and how long it took in milliseconds."""
+    """Passages, best first, and when the batch passed which point, in seconds on the monotonic clock."""
 
     passages: tuple[Passage, ...]
-    wait: float
-    """Until the batch began."""
-    embed: float
-    search: float
+    began: float
+    embedded: float
+    searched: float
 
 
 class Retriever:
@@ -55,15 +52,7 @@ class Retriever:
         for places in _searched_alike(lookups):
             found.update(_search(lookups, places, vectors))
         searched = self._clock()
-        return [
-            Found(
-                found[place],
-                wait=1000 * (began - each.submitted),
-                embed=1000 * (embedded - began),
-                search=1000 * (searched - embedded),
-            )
-            for place, each in enumerate(lookups)
-        ]
+        return [Found(found[place], began, embedded, searched) for place in range(len(lookups))]
 
 
 def _searched_alike(lookups: Sequence[Lookup]) -> list[list[int]]:

@@ -17,8 +17,10 @@ from tailhold_server.pipeline import Answering, Pipeline
 from tailhold_server.ports import Engine
 from tailhold_server.question import Question
 from tailhold_server.telemetry import Telemetry
+from tailhold_server.tracing import NoTracer, Tracer
 
 REVISION_HEADER = b"x-tailhold-revision"
+TRACE_HEADER = b"x-tailhold-trace"
 
 
 class Service:
@@ -36,6 +38,7 @@ class Service:
         self.pod = pod
         self.pod_digest = digest(pod)
         self.telemetry = Telemetry()
+        self.tracer: Tracer = NoTracer()
         self.comment_seconds = comment_seconds
         self.send_seconds = send_seconds
         self.phase = Phase.RESOLVE

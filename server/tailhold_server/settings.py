@@ -23,6 +23,10 @@ class ServerSettings(BaseSettings):
     """`namespace/name` of the pipeline: the audience of the operator's tokens."""
     public_key: Path = Path(names.PUBLIC_KEY_PATH)
     """The operator's public key. Without the file no content is taken over the network."""
+    otlp_endpoint: str = ""
+    """Where traces go, whatever the spec says."""
+    otlp_headers: Path = Path(names.OTLP_HEADERS_FOLDER)
+    """Headers for the collector, a file for each; none where there is no such folder."""
     termination_log: Path = Path("/dev/termination-log")
     """Where the reason of an end is left; not written where it does not exist."""
     engine: str = "vllm"

@@ -5,6 +5,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from tailhold_api import names
 from tailhold_server.errors import Failure, ServeError
 from tailhold_server.pipeline import Answer
+from tailhold_server.stages import delivered_milliseconds
 
 _STAGE_BUCKETS = (
     0.0002,
@@ -48,6 +49,8 @@ _ANSWER_BUCKETS = (
 
 OUTCOMES = ("ok", "client_closed", "rejected", "invalid", "failed")
 """Values of the label of `requests_total`. `client_closed` and `rejected` are no failures of the server."""
+SPANS = ("exported", "dropped", "failed")
+"""Values of the label of `spans_total`."""
 
 DENIALS = ("no_key", "no_tenant", "limit")
 """Values of the label of `denied_total`: the statuses 401, 403, and 429 for a client's own limit."""
@@ -67,6 +70,12 @@ class Telemetry:
             registry=self.registry,
             buckets=_STAGE_BUCKETS,
         )
+        self._unaccounted = Histogram(
+            names.METRIC_UNACCOUNTED_SECONDS,
+            "Time of a question that no stage explains.",
+            registry=self.registry,
+            buckets=_STAGE_BUCKETS,
+        )
         self._first = Histogram(
             names.METRIC_TTFT_SECONDS,
             "From a question's arrival to its first token.",
@@ -81,6 +90,9 @@ class Telemetry:
         )
         self._requests = Counter(
             names.METRIC_REQUESTS, "Questions by how they ended.", ["outcome"], registry=self.registry
+        )
+        self._spans = Counter(
+            names.METRIC_SPANS, "Spans of traces by what became of them.", ["outcome"], registry=self.registry
         )
         self._info = Gauge(
             names.METRIC_INFO,
@@ -109,6 +121,8 @@ class Telemetry:
             self._requests.labels(outcome)
         for reason in DENIALS:
             self._denied.labels(reason)
+        for outcome in SPANS:
+            self._spans.labels(outcome)
 
     def count(self, outcome: str) -> None:
         """A question ended so."""
@@ -133,13 +147,18 @@ class Telemetry:
         self._expires.set(seconds)
 
     def observe(self, answer: Answer) -> None:
-        """An answer ended well."""
-        for stage, milliseconds in answer.stages.items():
-            if stage != "total":
-                self._stages.labels(stage).observe(milliseconds / 1000)
-        if answer.first_token_at is not None:
-            self._first.observe(answer.first_token_at - answer.prepared.began)
-        self._whole.observe(answer.stages["total"] / 1000)
+        """An answer ended well, and its client has taken it."""
+        marks = answer.prepared.marks
+        for stage, milliseconds in delivered_milliseconds(marks).items():
+            self._stages.labels(stage).observe(milliseconds / 1000)
+        self._unaccounted.observe(answer.stages["unaccounted"] / 1000)
+        if marks.first_token is not None:
+            self._first.observe(marks.first_token - marks.began)
+        self._whole.observe(marks.total)
+
+    def count_spans(self, outcome: str, spans: int) -> None:
+        """So many spans ended so. Any thread."""
+        self._spans.labels(outcome).inc(spans)
 
     def show_revision(self, pod: str, content: str, snapshot: str) -> None:
         """These digests are in force."""

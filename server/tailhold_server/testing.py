@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import re
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
@@ -16,8 +17,9 @@ from tailhold_api.sources import Metric
 from tailhold_server.content import Index
 from tailhold_server.errors import EngineDiedError, StartError
 from tailhold_server.health import StallClock
-from tailhold_server.ports import ChunkSource, Delta, EngineProgress, Sampling
+from tailhold_server.ports import ChunkSource, Delta, EngineProgress, EngineTimes, Sampling
 
+_REMEMBERED = 64
 _BYTE_IDS = 1_000_000
 _ROLE_IDS = 2_000_000
 _ROLES = ("<|system|>", "<|user|>", "<|assistant|>", "<|end|>")
@@ -185,11 +187,11 @@ class StandInEngine:
         self.seconds_per_token = seconds_per_token
         self.answer = answer
         """What it says; None says the question."""
-        self.aborted: list[str] = []
-        """Requests that were ended from outside."""
-        self.prompts: list[list[int]] = []
-        """What it was given."""
-        self.samplings: list[Sampling] = []
+        self.aborted: deque[str] = deque(maxlen=_REMEMBERED)
+        """The last requests that were ended from outside."""
+        self.prompts: deque[list[int]] = deque(maxlen=_REMEMBERED)
+        """What it was given lately."""
+        self.samplings: deque[Sampling] = deque(maxlen=_REMEMBERED)
         """How it was to draw the tokens of each."""
         self.salts: list[str] = []
         """With whom each may share what is kept of its prompt."""
@@ -225,12 +227,15 @@ class StandInEngine:
         finished = False
         try:
             async with self._slots:
+                scheduled = first = time.monotonic()
                 words = self._words(prompt_ids, sampling)
                 for place, word in enumerate(words[: sampling.max_tokens], 1):
                     await self._next_token()
+                    now = time.monotonic()
+                    first = now if place == 1 else first
                     reason = _reason(place, len(words), sampling.max_tokens)
                     finished = reason is not None
-                    yield Delta(word, 1, reason)
+                    yield Delta(word, 1, reason, times=EngineTimes(scheduled, first, now))
         finally:
             if not finished:
                 self.aborted.append(request_id)

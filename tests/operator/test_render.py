@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from worlds import SETUP
 
 from tailhold_api import codec, names
+from tailhold_api.observability import Metrics, Observability
 from tailhold_api.parts import SHORT
 from tailhold_api.spec import Spec
 from tailhold_api.variables import OWN_VARIABLES
@@ -229,6 +230,21 @@ def test_a_mount_of_the_pipeline_stands_in_for_one_of_the_operators_settings() -
     template = render_template(asked_for(identity.name, spec, "").pod, identity, setup)
     mounts = {each["mountPath"]: each["name"] for each in template["spec"]["containers"][0]["volumeMounts"]}
     assert (mounts["/etc/company"], mounts["/etc/other"]) == ("extra-company-ca", "bundle")
+
+
+def test_prometheus_annotations_can_be_changed_or_left_out() -> None:
+    spec, identity = corporate()
+
+    def annotations(scraped: bool, **given: str) -> dict[str, str]:
+        pod = spec.pod.model_copy(update={"annotations": given})
+        said = Observability(metrics=Metrics(scrape_annotations=scraped))
+        part = asked_for(identity.name, spec.model_copy(update={"pod": pod, "observability": said}), "").pod
+        return dict(render_template(part, identity, Setup(image="a"))["metadata"].get("annotations", {}))
+
+    own = {"prometheus.io/scrape": "true", "prometheus.io/port": "8001", "prometheus.io/path": "/metrics"}
+    assert annotations(True) == own
+    assert annotations(True, **{"prometheus.io/path": "/own"}) == own | {"prometheus.io/path": "/own"}
+    assert annotations(False) == {}
 
 
 def test_every_folder_of_ours_is_kept_from_the_users_mounts() -> None:

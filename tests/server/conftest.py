@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from program_process import ServerProcess, Starter, starter
 
+from tailhold_local.jaeger import Jaeger, running
+
 
 @pytest.fixture
 def start_stand_in(tmp_path: Path) -> Iterator[Starter]:
@@ -19,3 +21,10 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """One program for the tests that leave it as it was. It speaks ten words a second."""
     with starter(tmp_path_factory.mktemp("shared")) as start:
         yield start(TAILHOLD_STAND_IN_SECONDS_PER_TOKEN="0.1")
+
+
+@pytest.fixture(scope="session")
+def jaeger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jaeger]:
+    """The real one, built once from its Go module: five minutes on two cores, kept in the folder of caches."""
+    with running(tmp_path_factory.mktemp("jaeger")) as found:
+        yield found

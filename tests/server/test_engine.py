@@ -19,9 +19,13 @@ from joserfc import jwt
 from joserfc.jwk import OKPKey
 from openai import OpenAI
 from program_process import ServerProcess, free_port, termination
+from prometheus_client.parser import text_string_to_metric_families
+from traces import ORDER, outline, spans
+from waiting import until
 
 from tailhold.demo import EMBEDDER, GENERATOR, ensure_models
 from tailhold.serve import cache_folder
+from tailhold_local.jaeger import Jaeger
 
 pytestmark = pytest.mark.engine
 
@@ -56,11 +60,11 @@ def key() -> OKPKey:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory, key: OKPKey) -> Iterator[ServerProcess]:
-    """`tailhold serve` of a manifest, for all tests here; the last of them kills its engine."""
+def server(tmp_path_factory: pytest.TempPathFactory, key: OKPKey, jaeger: Jaeger) -> Iterator[ServerProcess]:
+    """`tailhold serve` of a manifest, for all tests here, with its traces sent; the last of them kills its engine."""
     folder = _prepared(tmp_path_factory.mktemp("engine"), SPEC)
     (folder / "key.json").write_text(json.dumps(key.as_dict(private=False)))
-    program = _start(folder)
+    program = _start(folder, TAILHOLD_OTLP_ENDPOINT=jaeger.otlp_url)
     try:
         program.wait_until(lambda: program.status("/readyz") == 200 or _ended(program), 600)
         yield program
@@ -83,7 +87,7 @@ def _prepared(folder: Path, spec: dict[str, Any]) -> Path:
     return folder
 
 
-def _start(folder: Path) -> ServerProcess:
+def _start(folder: Path, **more: str) -> ServerProcess:
     port, internal, grpc = free_port(), free_port(), free_port()
     environment = {
         "TAILHOLD_CLAIMS": str(folder / "claims"),
@@ -96,7 +100,7 @@ def _start(folder: Path) -> ServerProcess:
     with (folder / "log").open("wb") as out:
         process = subprocess.Popen(
             [sys.executable, "-c", _SERVE, str(folder / "pipeline.yaml"), str(port), str(internal), str(grpc)],
-            env={**os.environ, **environment},
+            env={**os.environ, **environment, **more},
             stdout=out,
             stderr=subprocess.STDOUT,
         )
@@ -248,6 +252,70 @@ def test_the_engine_runs_with_what_the_spec_says(server: ServerProcess) -> None:
     assert tuning["engine"]["blockSizeTokens"] == 32
     assert tuning["engine"]["device"] == "cpu"
     assert tuning["phase"] == "serving"
+
+
+class TestWhereTheTimeGoes:
+    def test_stages_add_up_and_are_the_engines_own_times(self, server: ServerProcess) -> None:
+        """Forty questions, four at a time; all but 3 % of their time has a name, and vLLM says the same of its part."""
+        before = sums(server)
+        with ThreadPoolExecutor(4) as pool:
+            stages = list(
+                pool.map(lambda n: last_event(server, f"Question {n}: when does the office close?"), range(40))
+            )
+        server.wait_until(lambda: grown(server, before, "tailhold_request_duration_seconds_count") == 40)
+        total = sum(each["total"] for each in stages)
+        shares = {name: sum(each[name] for each in stages) / total for name in stages[0]}
+        print({name: f"{100 * share:.2f} %" for name, share in shares.items()})
+        assert shares["unaccounted"] < 0.03
+        assert sum(shares.values()) == pytest.approx(2, abs=0.001)
+        seconds = grown(server, before, "tailhold_unaccounted_seconds_sum")
+        assert seconds / grown(server, before, "tailhold_request_duration_seconds_sum") < 0.03
+        for stage, own in (("prefill", "prefill"), ("decode", "decode")):
+            ours = sum(each[stage] for each in stages) / 1000
+            assert ours == pytest.approx(grown(server, before, f"vllm:request_{own}_time_seconds_sum"), rel=0.02)
+
+    def test_jaeger_has_the_trace_of_an_answer(self, server: ServerProcess, jaeger: Jaeger) -> None:
+        caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+        sent = {"messages": said("When does the office close?"), "max_tokens": 24, "stream": True}
+        url, headers = f"{server.url}/v1/chat/completions", {"traceparent": caller}
+        answer = httpx.post(url, json=sent, headers=headers, timeout=60, trust_env=False)
+        last = json.loads(answer.text.split("data: ")[-2])["tailhold"]
+        trace = until(lambda: jaeger.trace(last["trace"]), bool, seconds=20)
+        assert trace is not None
+        shown = ("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "tailhold.sources")
+        print("\n".join(outline(trace, shown)))
+        root, *stages = spans(trace)
+        assert root.parent_id == caller.split("-")[2]
+        assert tuple(each.name for each in stages[: len(ORDER)]) == ORDER
+        assert {each.name for each in stages[len(ORDER) :]} == {"postprocess", "transport"}
+        assert sum(each.duration for each in stages) >= 0.95 * root.duration
+        for stage, name in (("prefill", "prefill"), ("decode", "decode"), ("search", "vector.search")):
+            (span,) = (each for each in stages if each.name == name)
+            assert span.duration == pytest.approx(1000 * last["stages"][stage], abs=5)
+        assert root.tags["gen_ai.usage.output_tokens"] > 0
+        assert not [text for text in ("office", "reception", "wireless", "install") if text in str(trace)]
+
+
+def sums(server: ServerProcess) -> dict[str, float]:
+    """Every sample of the metrics by its name, added over labels."""
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(httpx.get(f"{server.internal_url}/metrics", trust_env=False).text):
+        for sample in family.samples:
+            found[sample.name] = found.get(sample.name, 0.0) + sample.value
+    return found
+
+
+def grown(server: ServerProcess, before: dict[str, float], name: str) -> float:
+    """By how much."""
+    return sums(server)[name] - before[name]
+
+
+def last_event(server: ServerProcess, question: str) -> dict[str, float]:
+    """The stages of a streamed answer."""
+    sent = {"messages": said(question), "max_tokens": 24, "stream": True}
+    answer = httpx.post(f"{server.url}/v1/chat/completions", json=sent, timeout=120, trust_env=False)
+    stages: dict[str, float] = json.loads(answer.text.split("data: ")[-2])["tailhold"]["stages"]
+    return stages
 
 
 def test_an_engine_killed_is_seen_and_ends_the_server(server: ServerProcess, client: OpenAI) -> None:

@@ -1,7 +1,7 @@
 """The gRPC surface, over real sockets."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,7 +22,9 @@ from tailhold_server.errors import Failure, ServeError
 from tailhold_server.rpc import rag_pb2 as api
 from tailhold_server.rpc.failing import status_of
 from tailhold_server.rpc.server import RpcServer
+from tailhold_server.stages import Stage
 from tailhold_server.testing import StandInEngine
+from tailhold_server.tracing import NoTracer, TraceContext, Traced
 
 ASK = "/tailhold.v1.Rag/Ask"
 QUESTION = "When does the office close?"
@@ -226,3 +228,25 @@ def test_a_program_that_drains_ends_its_calls_well(start_stand_in: Starter) -> N
         program.process.terminate()
         assert list(call)[-1].ending.finish_reason == api.FINISH_REASON_STOP
         assert program.process.wait(30) == 0
+
+
+async def test_an_answer_goes_on_with_the_callers_trace() -> None:
+    ended: list[Traced] = []
+
+    class Keeping(NoTracer):
+        def begin(self, headers: Mapping[str, str]) -> TraceContext:
+            assert headers["traceparent"] == "00-1"
+            return TraceContext(7, 2, 1, sampled=True)
+
+        def end(self, traced: Traced) -> None:
+            ended.append(traced)
+
+    async with serving() as (server, client):
+        server.service.tracer = Keeping()
+        asked = api.AskRequest(messages=[api.Message(role=api.ROLE_USER, text=QUESTION)])
+        call = client._ask(asked, timeout=20, metadata=(("traceparent", "00-1"),))
+        parts = [part async for part in call]
+        assert dict(await call.initial_metadata())["x-tailhold-trace"] == f"{7:032x}"
+    (traced,) = ended
+    assert (traced.outcome, traced.asked.request_id) == ("ok", parts[0].opening.request_id)
+    assert traced.pieces[-1].stage is Stage.TRANSPORT

@@ -138,7 +138,7 @@ async def test_a_new_temperature_holds_from_the_next_question_on(key_file: Path)
         await server.ask()
         await server.ask(temperature=0)
     assert taken.status_code == 200
-    assert [each.temperature for each in server.engine.samplings[-3:]] == [0.0, 0.8, 0.0]
+    assert [each.temperature for each in list(server.engine.samplings)[-3:]] == [0.0, 0.8, 0.0]
 
 
 async def test_content_is_taken_from_nobody_else(key_file: Path) -> None:

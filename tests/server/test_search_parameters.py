@@ -48,7 +48,7 @@ def searching(parameters: SearchParameters) -> ContentPart:
 def test_questions_of_one_batch_are_searched_as_their_own_content_says(recorded: tuple[Index, Recording]) -> None:
     index, searcher = recorded
     old, new = (Content(searching(told), index) for told in (BY_DEFAULT, MORE))
-    lookups = [Lookup("when", content, 0.0) for content in (old, new, old)]
+    lookups = [Lookup("when", content) for content in (old, new, old)]
     found = Retriever(StandInEncoder(), "").work(lookups)
     assert sorted(searcher.told, key=lambda each: each[0]) == [(1, MORE), (2, BY_DEFAULT)]
     assert [[each.index for each in one.passages] for one in found] == [[0, 1]] * 3

@@ -43,6 +43,11 @@ def test_the_pipeline_is_picked_from_among_other_objects(tmp_path: Path) -> None
     assert found.spec == load(Spec, json.dumps(MINIMAL))
 
 
+def test_a_collector_that_is_no_url_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(ServeFailedError, match="--otlp collector:4317: give the URL of a collector, as http://"):
+        serve(written(tmp_path, pipeline()), otlp="collector:4317")
+
+
 def test_several_pipelines_or_none_are_an_error_that_names_them(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match="2: one, two"):
         read_manifest(written(tmp_path, pipeline("one"), pipeline("two")))

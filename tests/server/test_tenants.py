@@ -160,7 +160,7 @@ def test_questions_of_all_tenants_in_one_batch_get_the_best_of_what_is_open_to_e
     told = {source: tuple(each) for source, each in open_to.items()}
     part = content_part(retrieval=Retrieval(top_k=k)).model_copy(update={"open_to": told})
     content = Content(part, stand_in_index(documents, SNAPSHOT))
-    lookups = [Lookup(f"text {at}", content, 0.0, part.closed_to(tenant)) for at, tenant in enumerate(tenants)]
+    lookups = [Lookup(f"text {at}", content, part.closed_to(tenant)) for at, tenant in enumerate(tenants)]
     alone = [Retriever(StandInEncoder(), "").work([each])[0].passages for each in lookups]
     for tenant, found, single in zip(tenants, Retriever(StandInEncoder(), "").work(lookups), alone, strict=True):
         may_see = [any(tenant in told.get(each, (tenant,)) for each in sources) for sources in stands_in]

@@ -23,6 +23,7 @@ def merged(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
 _NEIGHBOURS: dict[str, Any] = {"topologyKey": "kubernetes.io/hostname"}
 BESIDE: dict[str, dict[str, Any]] = {
     "env[]": {"name": "A"},
+    "otlp": {"endpoint": "http://collector:4318"},
     "podAffinityTerm": _NEIGHBOURS,
     "preferredDuringSchedulingIgnoredDuringExecution[]": {"weight": 1},
     "requiredDuringSchedulingIgnoredDuringExecution[]": _NEIGHBOURS,

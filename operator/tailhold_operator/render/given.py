@@ -16,10 +16,10 @@ _USER = 10001
 """The user of the images."""
 
 
-def metadata(rules: Pod, labels: Mapping[str, str]) -> Manifest:
-    """Labels and annotations of a pod: ours stand above the given ones."""
-    annotations = {"annotations": dict(rules.annotations)} if rules.annotations else {}
-    return {"labels": {**rules.labels, **labels}, **annotations}
+def metadata(rules: Pod, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None) -> Manifest:
+    """Labels and annotations of a pod: our labels stand above the given ones, the given annotations above ours."""
+    told = {**(annotations or {}), **rules.annotations}
+    return {"labels": {**rules.labels, **labels}} | ({"annotations": told} if told else {})
 
 
 def account(rules: Pod, identity: Identity) -> str:

@@ -61,6 +61,12 @@ def secrets(secret_names: Iterable[str]) -> tuple[list[Manifest], list[Manifest]
     return volumes, mounts
 
 
+def secret(volume: str, name: str, folder: str) -> tuple[Manifest, Manifest]:
+    """A Secret and where it is mounted. A pod starts without it."""
+    mount = {"name": volume, "mountPath": folder, "readOnly": True}
+    return {"name": volume, "secret": {"secretName": name, "optional": True}}, mount
+
+
 def scratch(cache_mebibytes: int) -> tuple[list[Manifest], list[Manifest]]:
     """The one folder that can be written to."""
     cache = {"name": "cache", "emptyDir": {"sizeLimit": mebibytes(cache_mebibytes)}}

@@ -35,7 +35,7 @@ def render_template(part: PodPart, identity: Identity, setup: Setup) -> Manifest
     spec |= where(part.placement) | _cluster_rules(part.pod, identity, digest[:SHORT])
     spec["terminationGracePeriodSeconds"] = _PRE_STOP_SECONDS + part.server.drain_seconds + _GRACE_SECONDS
     labels = {**identity.labels(names.COMPONENT_SERVER), names.LABEL_POD_PART: digest[:SHORT]}
-    return {"metadata": given.metadata(part.pod, labels), "spec": spec}
+    return {"metadata": given.metadata(part.pod, labels, _scraped(part)), "spec": spec}
 
 
 def render_deployment(identity: Identity, pod_part: str, template: Manifest, replicas: int) -> Manifest:
@@ -51,6 +51,14 @@ def render_deployment(identity: Identity, pod_part: str, template: Manifest, rep
         "template": template,
     }
     return deployment
+
+
+def _scraped(part: PodPart) -> dict[str, str]:
+    """What a Prometheus that discovers pods by annotations goes by."""
+    if not part.observability.metrics.scrape_annotations:
+        return {}
+    said = {"scrape": "true", "port": str(names.INTERNAL_PORT), "path": names.METRICS_PATH}
+    return {f"prometheus.io/{name}": value for name, value in said.items()}
 
 
 def resources(placement: Placement) -> Manifest:
@@ -70,6 +78,9 @@ def _volumes(part: PodPart, identity: Identity, short: str) -> tuple[list[Manife
         pod.config_map("content", identity.child(short, "content"), f"{names.CONFIG_FOLDER}/content"),
         pod.config_map("key", identity.child("key"), f"{names.CONFIG_FOLDER}/key"),
     ]
+    otlp = part.observability.otlp
+    if otlp and otlp.headers_secret_name:
+        config.append(pod.secret("otlp-headers", otlp.headers_secret_name, names.OTLP_HEADERS_FOLDER))
     claimed = (
         part.store.claim_name,
         *pod.claim_of(part.generator.model),

@@ -11,8 +11,8 @@ from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from typing import Any
 
 from tailhold_api.conditions import Reason
+from tailhold_api.observability import LogLevel
 from tailhold_api.parts import PodPart
-from tailhold_api.spec import LogLevel
 from tailhold_server.adapters.engine_arguments import (
     doubt_about,
     in_force,
@@ -23,7 +23,7 @@ from tailhold_server.adapters.engine_arguments import (
 from tailhold_server.adapters.stderr import Overheard
 from tailhold_server.errors import EngineDiedError, StartError
 from tailhold_server.health import StallClock
-from tailhold_server.ports import Delta, EngineProgress, Sampling
+from tailhold_server.ports import Delta, EngineProgress, EngineTimes, Sampling
 
 STOP_SECONDS = 2
 """The process is asked to end and killed after so long: no request is in it then that anybody waits for."""
@@ -96,10 +96,12 @@ class VllmEngine:
 
         prompt = {"type": "token", "prompt_token_ids": list(prompt_ids)} | ({"cache_salt": salt} if salt else {})
         outputs = self._llm.generate(prompt, _sampling_params(sampling), request_id)
+        first = True
         try:
             async with contextlib.aclosing(outputs):
                 async for output in outputs:
-                    yield _delta(output)
+                    yield _delta(output, first)
+                    first = False
         except EngineDeadError as error:
             raise EngineDiedError(str(error)) from error
 
@@ -176,10 +178,18 @@ class VllmEngine:
         return list(manager.processes) if manager is not None else []
 
 
-def _delta(output: Any) -> Delta:
+def _delta(output: Any, first: bool) -> Delta:
     completion = output.outputs[0]
     cached = output.num_cached_tokens or 0
-    return Delta(completion.text, len(completion.token_ids), completion.finish_reason, cached)
+    times = _times(output.metrics) if first or completion.finish_reason else None
+    return Delta(completion.text, len(completion.token_ids), completion.finish_reason, cached, times)
+
+
+def _times(stats: Any) -> EngineTimes | None:
+    """From the engine's core, a process of this machine: its clock is ours. None where its statistics are off."""
+    if stats is None or not (stats.scheduled_ts and stats.first_token_ts):
+        return None
+    return EngineTimes(stats.scheduled_ts, stats.first_token_ts, stats.last_token_ts)
 
 
 class _Only:

@@ -14,11 +14,13 @@ from tailhold_server.access.bearer import bearer_token
 from tailhold_server.access.caller import ANONYMOUS, Caller
 from tailhold_server.errors import Failure, ServeError
 from tailhold_server.pipeline import Answering
+from tailhold_server.question import Question
 from tailhold_server.routes.chat.protocol import question
 from tailhold_server.rpc import convert
 from tailhold_server.rpc import rag_pb2 as api
 from tailhold_server.rpc.failing import status_of
-from tailhold_server.service import Service
+from tailhold_server.service import TRACE_HEADER, Service
+from tailhold_server.trail import Trail
 
 SERVICE = api.DESCRIPTOR.services_by_name["Rag"].full_name
 
@@ -73,15 +75,29 @@ class Rag:
         caller = await self._caller(context)
         request = convert.chat_request(asked)
         self._service.check_model(request.model)
-        answering = await self._service.answer(question(request), f"ask-{uuid.uuid4().hex}", caller)
+        model = request.model or self._service.model_names[0]
+        headers = {str(name): str(value) for name, value in context.invocation_metadata() or ()}
+        trail = Trail(self._service, headers, f"ask-{uuid.uuid4().hex}", model, stream=True)
         try:
-            await self._stream(answering, request.model or self._service.model_names[0], context)
+            await self._answer(question(request), caller, trail, context)
+        except ServeError as error:
+            trail.outcome = error.failure.outcome
+            raise
+        finally:
+            trail.end()
+
+    async def _answer(self, put: Question, caller: Caller, trail: Trail, context: _Context) -> None:
+        if trail.name:
+            await context.send_initial_metadata(((TRACE_HEADER.decode(), trail.name),))
+        answering = trail.answering = await self._service.answer(put, trail.request_id, caller)
+        try:
+            await self._stream(answering, trail, context)
         finally:
             answering.close()
 
-    async def _stream(self, answering: Answering, model: str, context: _Context) -> None:
+    async def _stream(self, answering: Answering, trail: Trail, context: _Context) -> None:
         revision = self._service.revision_of(answering.prepared.content)
-        await self._write(context, convert.opening(answering.prepared, revision, model))
+        await self._write(context, convert.opening(answering.prepared, revision, trail.model))
         async with aclosing(answering.steps()) as steps:
             async for step in steps:
                 await self._write(context, convert.piece(step))
@@ -89,7 +105,8 @@ class Rag:
                     await self._write(context, convert.ending(answering.answer, step.finish_reason))
         if not answering.is_finished:
             raise ServeError(Failure.UNAVAILABLE, "The answer was cut: the server stops. Try again.")
-        self._service.telemetry.count("ok")
+        answering.deliver()
+        trail.count("ok")
         self._service.telemetry.observe(answering.answer)
 
     async def _write(self, context: _Context, part: api.AskResponse) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 
 import orjson
@@ -20,7 +20,8 @@ from tailhold_server.question import Question
 from tailhold_server.routes.chat.protocol import ChatRequest, parse, question
 from tailhold_server.routes.chat.wire import Frame, completion, first_chunk, step_chunk, usage_chunk
 from tailhold_server.routes.envelope import envelope
-from tailhold_server.service import REVISION_HEADER, Service
+from tailhold_server.service import REVISION_HEADER, TRACE_HEADER, Service
+from tailhold_server.trail import Trail
 
 PATH = "/v1/chat/completions"
 
@@ -37,7 +38,7 @@ def chat_router(service: Service) -> APIRouter:
         try:
             asked = parse(await request.body())
             service.check_model(asked.model)
-            return Completion(service, asked, question(asked), caller_of(request.scope))
+            return Completion(service, asked, question(asked), caller_of(request.scope), request.headers)
         except ServeError as error:
             service.telemetry.count(error.failure.outcome)
             raise
@@ -54,13 +55,17 @@ class Completion(Response):
     A client that takes nothing for `send_seconds` has left as well.
     """
 
-    def __init__(self, service: Service, asked: ChatRequest, put: Question, caller: Caller) -> None:
+    def __init__(
+        self, service: Service, asked: ChatRequest, put: Question, caller: Caller, headers: Mapping[str, str]
+    ) -> None:
         super().__init__()
         self._service = service
         self._asked = asked
         self._question = put
         self._caller = caller
         self._request_id = f"chatcmpl-{uuid.uuid4().hex}"
+        self._model = asked.model or service.model_names[0]
+        self._trail = Trail(service, headers, self._request_id, self._model, stream=bool(asked.stream))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises ServeError for as long as nothing was sent."""
@@ -72,24 +77,28 @@ class Completion(Response):
             leave.cancel()
             if not work.done():
                 work.cancel()
-        with suppress(asyncio.CancelledError):
-            await work
-        if work.cancelled():
-            self._service.telemetry.count("client_closed")
+        try:
+            with suppress(asyncio.CancelledError):
+                await work
+            if work.cancelled():
+                self._trail.count("client_closed")
+        finally:
+            self._trail.end()
 
     async def _respond(self, send: Send) -> None:
         try:
             answering = await self._service.answer(self._question, self._request_id, self._caller)
         except ServeError as error:
-            self._service.telemetry.count(error.failure.outcome)
+            self._trail.count(error.failure.outcome)
             raise
-        content = answering.prepared.content
+        self._trail.answering = answering
         frame = Frame(
             self._request_id,
             int(time.time()),
-            self._asked.model or self._service.model_names[0],
-            self._service.revision_of(content),
+            self._model,
+            self._service.revision_of(answering.prepared.content),
             bool(self._asked.stream) and self._asked.wants_usage,
+            self._trail.name,
         )
         try:
             await (self._stream if self._asked.stream else self._whole)(answering, frame, send)
@@ -104,28 +113,28 @@ class Completion(Response):
                     texts.append(step.text)
                     reason = step.finish_reason or reason
         except ServeError as error:
-            self._service.telemetry.count(error.failure.outcome)
+            self._trail.count(error.failure.outcome)
             raise
-        self._ended_well(answering)
         body = orjson.dumps(completion(frame, "".join(texts), reason, answering.answer))
         headers = (
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
-            (REVISION_HEADER, frame.revision.encode()),
+            *_said_of(frame),
             *answering.headers,
         )
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
+        self._ended_well(answering)
 
     async def _stream(self, answering: Answering, frame: Frame, send: Send) -> None:
-        headers = (*sse.HEADERS, (REVISION_HEADER, frame.revision.encode()), *answering.headers)
+        headers = (*sse.HEADERS, *_said_of(frame), *answering.headers)
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         pulse = Pulse(send, self._service.comment_seconds)
         try:
             await pulse.send(sse.event(first_chunk(frame, answering.prepared)))
             await self._steps(answering, frame, pulse.send)
         except ServeError as error:
-            self._service.telemetry.count(error.failure.outcome)
+            self._trail.count(error.failure.outcome)
             await pulse.send(sse.event(envelope(error)) + sse.DONE)
         finally:
             pulse.stop()
@@ -145,7 +154,8 @@ class Completion(Response):
         return usage + sse.DONE
 
     def _ended_well(self, answering: Answering) -> None:
-        self._service.telemetry.count("ok")
+        answering.deliver()
+        self._trail.count("ok")
         self._service.telemetry.observe(answering.answer)
 
 
@@ -175,6 +185,11 @@ class Pulse:
                 await asyncio.sleep(left)
             else:
                 await self.send(sse.COMMENT)
+
+
+def _said_of(frame: Frame) -> tuple[tuple[bytes, bytes], ...]:
+    revision = (REVISION_HEADER, frame.revision.encode())
+    return (revision, (TRACE_HEADER, frame.trace.encode())) if frame.trace else (revision,)
 
 
 def _timely(send: Send, seconds: float, give_up: Callable[[], object]) -> Send:

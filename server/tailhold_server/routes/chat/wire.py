@@ -20,6 +20,8 @@ class Frame:
     revision: str
     with_usage: bool
     """Every chunk then has a `usage`, null on all but the last."""
+    trace: str = ""
+    """The trace's id, empty where there is none."""
 
 
 def first_chunk(frame: Frame, prepared: Prepared) -> dict[str, Any]:
@@ -94,7 +96,8 @@ def _sources_part(frame: Frame, prepared: Prepared) -> dict[str, Any]:
 
 def _ending_part(frame: Frame, answer: Answer) -> dict[str, Any]:
     stages = {stage: round(milliseconds, 3) for stage, milliseconds in answer.stages.items()}
-    return {"revision": frame.revision, "annotations": _annotations(answer), "stages": stages}
+    said = {"revision": frame.revision, "annotations": _annotations(answer), "stages": stages}
+    return said | ({"trace": frame.trace} if frame.trace else {})
 
 
 def _annotations(answer: Answer) -> list[dict[str, Any]]:
