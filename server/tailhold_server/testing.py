@@ -193,7 +193,7 @@ class StandInEngine:
         """What it was given lately."""
         self.samplings: deque[Sampling] = deque(maxlen=_REMEMBERED)
         """How it was to draw the tokens of each."""
-        self.salts: list[str] = []
+        self.salts: deque[str] = deque(maxlen=_REMEMBERED)
         """With whom each may share what is kept of its prompt."""
         self._start_seconds = start_seconds
         self._start_error = start_error

@@ -87,7 +87,7 @@ async def test_prompts_are_kept_apart_by_tenant() -> None:
     async with library() as server:
         for tenant in ("risk", "audit", ""):
             await asked(server, tenant)
-    assert server.engine.salts == ["", "risk", "audit", ""]
+    assert list(server.engine.salts) == ["", "risk", "audit", ""]
 
 
 async def test_a_text_in_two_sources_is_cited_where_it_is_open() -> None:
