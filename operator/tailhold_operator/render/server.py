@@ -58,6 +58,7 @@ def _scraped(part: PodPart) -> dict[str, str]:
     if not part.observability.metrics.scrape_annotations:
         return {}
     said = {"scrape": "true", "port": str(names.INTERNAL_PORT), "path": names.METRICS_PATH}
+    said |= {"scheme": "https"} if part.server.is_internal_tls else {}
     return {f"prometheus.io/{name}": value for name, value in said.items()}
 
 
