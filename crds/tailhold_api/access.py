@@ -125,8 +125,8 @@ class Tls(Model):
     """`On` speaks TLS on the internal port too, with the same certificate: probes, metrics, and what the operator
     hands over. The operator then checks the certificate against the authorities that its setting
     `TAILHOLD_POD_AUTHORITIES` names, under the name of the pipeline's Service, `<service>.<namespace>.svc`: it has to
-    be one of the certificate's names. Prometheus needs `scheme: https`, which the pods' annotations say. Clients' certificates are asked for on the
-    clients' ports alone: kubelet has none."""
+    be one of the certificate's names. Prometheus needs `scheme: https`, which the pods' annotations
+    say. Clients' certificates are asked for on the clients' ports alone: kubelet has none."""
 
 
 class Http(Model):
