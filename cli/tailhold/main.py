@@ -18,6 +18,8 @@ app = typer.Typer(
 )
 index_app = typer.Typer(help="Build and verify index snapshots.", no_args_is_help=True)
 app.add_typer(index_app, name="index")
+audit_app = typer.Typer(help="Verify and read the records of answers.", no_args_is_help=True)
+app.add_typer(audit_app, name="audit")
 
 
 class Output(StrEnum):
@@ -288,6 +290,44 @@ def index_verify(
     from tailhold.index import verify
 
     sys.exit(verify(folder))
+
+
+@audit_app.command("verify")
+def audit_verify(
+    folder: Annotated[Path, typer.Argument(help="The claim's folder, or one of a pipeline or a pod in it.")],
+    head: Annotated[
+        list[str] | None,
+        typer.Option(help="SEQ:HASH or POD=SEQ:HASH, seen elsewhere: a chain that ends before it was cut."),
+    ] = None,
+    pipeline: Annotated[
+        str | None, typer.Option(help="NAME or NAMESPACE/NAME: take the heads from the status of this RagPipeline.")
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="Context of your kubeconfig, with --pipeline.")] = None,
+) -> None:
+    """Find any change, gap, repetition or cut in audit records, with file and line.
+
+    Exit codes: 0 intact; 1 not intact; 3 intact but for a last line that a killed process did not finish.
+    """
+    from tailhold.audit import verify
+    from tailhold.provision import user_target
+
+    sys.exit(verify(folder, head or (), pipeline or "", user_target(context) if pipeline else None))
+
+
+@audit_app.command("show")
+def audit_show(
+    folder: Annotated[Path, typer.Argument(help="The claim's folder, or one of a pipeline or a pod in it.")],
+    request: Annotated[str, typer.Option(help="Only the answer with this id, as in `chatcmpl-...`.")] = "",
+    client: Annotated[str, typer.Option(help="Only answers to this client.")] = "",
+    output: Annotated[Output, typer.Option("-o", "--output", help="For people, or for programs.")] = Output.TEXT,
+) -> None:
+    """Print the records of answers, each with its beginning and its end. Nothing is verified."""
+    import json
+
+    from tailhold.audit import show
+
+    for answer in show(folder, request, client):
+        print(json.dumps(answer, indent=2 if output is Output.TEXT else None, ensure_ascii=False))
 
 
 if __name__ == "__main__":

@@ -13,8 +13,11 @@ _LONGEST = 200
 
 
 def holds(expression: str, fields: Mapping[str, Any]) -> bool:
-    """Whether an object, as it is on the wire, keeps a rule."""
-    return bool(cel.evaluate(expression, {"self": dict(fields)}))
+    """Whether an object, as it is on the wire, keeps a rule. What cannot be evaluated is broken, as at the server."""
+    try:
+        return bool(cel.evaluate(expression, {"self": dict(fields)}))
+    except RuntimeError:
+        return False
 
 
 def message_of(rule: Rule, fields: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import re
 import sys
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -18,10 +19,13 @@ from tailhold_api import names
 from tailhold_api.codec import digest, dump, load
 from tailhold_api.observability import LogLevel, Otlp
 from tailhold_api.parts import BuildPart, ContentPart, PodPart, build_part, content_part, pod_part
+from tailhold_api.spec import Spec
 from tailhold_api.status import Progress
 
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
+_BUILD = "index-build"
+"""Name of the process that builds."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -50,7 +54,7 @@ def serve(
     address = (host, port, internal_port, grpc_port)
     if manifest is not None:
         made = _from_manifest(manifest)
-        serving = partial(_run, *made, address)
+        serving = partial(_run, made.pod, made.content, address, made.refreshed)
         return run_apart(serving) if os.isatty(0) else serving()
     if pod is None and content is None and not Path(names.POD_PART_PATH).exists():
         raise ServeFailedError("name a manifest, as in `tailhold serve examples/ragpipeline.yaml`")
@@ -83,7 +87,36 @@ def _load(kind: type[Parsed], text: str, where: str) -> Parsed:
         raise ServeFailedError("\n".join(lines_of(error, where, kind))) from None
 
 
-def _from_manifest(path: Path) -> tuple[PodPart, ContentPart]:
+@dataclass(frozen=True)
+class _Made:
+    """What a manifest is served from. It goes to a process of its own where a terminal is attached."""
+
+    name: str
+    spec: Spec
+    rebuild: str
+    content: ContentPart
+    built: str
+    """Digest of the uploads that are in its index."""
+
+    @property
+    def pod(self) -> PodPart:
+        return pod_part(self.name, self.spec)
+
+    @property
+    def refreshed(self) -> "_Made | None":
+        """How to build for uploads, where there are any to come."""
+        return self if self.spec.corpus.uploads else None
+
+    def build(self, staged: str) -> ContentPart | None:
+        """Another index, with the uploads of this digest."""
+        try:
+            return content_part(self.spec, _snapshot(self.spec, self.rebuild, staged))
+        except ServeFailedError as error:
+            print(error, file=sys.stderr)
+            return None
+
+
+def _from_manifest(path: Path) -> _Made:
     try:
         manifest = read_manifest(path)
     except ManifestError as error:
@@ -92,10 +125,28 @@ def _from_manifest(path: Path) -> tuple[PodPart, ContentPart]:
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # a bar for loading weights says nothing of ours
     os.environ.setdefault("TAILHOLD_CLAIMS", str(cache_folder() / "claims"))
     os.environ.setdefault("TAILHOLD_SECRETS", str(cache_folder() / "secrets"))
-    build = build_part(spec, manifest.rebuild)
+    staged = _staged(spec)
+    content = content_part(spec, _snapshot(spec, manifest.rebuild, staged))
+    return _Made(manifest.name, spec, manifest.rebuild, content, staged)
+
+
+def _snapshot(spec: Spec, rebuild: str, staged: str) -> str:
+    """The snapshot that holds these uploads: the one on the volume, or one that is built now."""
+    build = build_part(spec, rebuild + (f"+{staged[:16]}" if staged else ""))
     store = Path(os.environ["TAILHOLD_CLAIMS"]) / build.store.claim_name
-    snapshot = _built(store, build) or _build(store, build, spec.index.keep_snapshots)
-    return pod_part(manifest.name, spec), content_part(spec, snapshot)
+    return _built(store, build) or _build(store, build, spec.index.keep_snapshots)
+
+
+def _staged(spec: Spec) -> str:
+    """Digest of the uploads on this machine. The folder of their claim is made."""
+    from tailhold_server.uploads.folder import ADDED, Folder, staged_digest
+    from tailhold_server.uploads.reading import uploads_folder
+
+    if spec.corpus.uploads is None:
+        return ""
+    claims = Path(os.environ["TAILHOLD_CLAIMS"])
+    (claims / spec.corpus.uploads.pvc.claim_name).mkdir(parents=True, exist_ok=True)
+    return staged_digest(Folder(uploads_folder(spec.corpus.uploads, claims)).names(ADDED))
 
 
 def cache_folder() -> Path:
@@ -120,10 +171,10 @@ def _built(store: Path, build: BuildPart) -> str | None:
 
 def _build(store: Path, build: BuildPart, keep: int) -> str:
     """Build in a child process: its memory is free before the engine takes its own."""
-    print(f"no index at {store} yet: building it", file=sys.stderr, flush=True)
+    print(f"no such index at {store} yet: building it", file=sys.stderr, flush=True)
     config_maps = os.environ.setdefault("TAILHOLD_CONFIG_MAPS", str(cache_folder() / "configmaps"))
     child = multiprocessing.get_context("spawn").Process(
-        target=build_in_child, args=(dump(build), str(store.parent), config_maps, keep), name="index-build"
+        target=build_in_child, args=(dump(build), str(store.parent), config_maps, keep), name=_BUILD, daemon=True
     )
     child.start()
     child.join()
@@ -131,6 +182,12 @@ def _build(store: Path, build: BuildPart, keep: int) -> str:
     if snapshot is None:
         raise ServeFailedError("the index was not built, see above")
     return snapshot
+
+
+def _stop_build() -> None:
+    for child in multiprocessing.active_children():
+        if child.name == _BUILD:
+            child.terminate()
 
 
 def build_in_child(build: str, claims: str, config_maps: str, keep: int) -> None:
@@ -165,8 +222,9 @@ class _Teller:
             print(progress.step, file=sys.stderr, flush=True)
 
 
-def _run(pod: PodPart, content: ContentPart, address: tuple[str, int, int, int]) -> int:
+def _run(pod: PodPart, content: ContentPart, address: tuple[str, int, int, int], made: _Made | None = None) -> int:
     from tailhold_server.program import Address, PortInUseError, run
+    from tailhold_server.refresh import Refresh
     from tailhold_server.settings import ServerSettings
 
     levels = {LogLevel.DEBUG: logging.DEBUG, LogLevel.INFO: logging.INFO, LogLevel.WARNING: logging.WARNING}
@@ -175,6 +233,7 @@ def _run(pod: PodPart, content: ContentPart, address: tuple[str, int, int, int])
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     try:
-        return run(pod, content, ServerSettings(), Address(*address))
+        refresh = Refresh(made.build, _stop_build, made.spec.corpus.min_rebuild_seconds, made.built) if made else None
+        return run(pod, content, ServerSettings(), Address(*address), refresh)
     except PortInUseError as error:
         raise ServeFailedError(str(error)) from error

@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
 from tailhold_api.access import Limits, Tenant
+from tailhold_api.audit import AuditSink, Recording
 from tailhold_api.codec import digest
 from tailhold_api.engine import Engine
 from tailhold_api.fields import FieldClass, Model, field_class, part
@@ -15,7 +16,7 @@ from tailhold_api.observability import Observability
 from tailhold_api.placement import Placement
 from tailhold_api.pod import Pod
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
-from tailhold_api.sources import Corpus, Metric, SnapshotStore
+from tailhold_api.sources import UPLOADS, Corpus, Metric, SnapshotStore, Uploads
 from tailhold_api.spec import Program, Spec
 
 SHORT = 10
@@ -44,6 +45,10 @@ class PodPart(Model):
     """What the server says about itself."""
     store: SnapshotStore
     """Where index snapshots are loaded from."""
+    audit_sink: AuditSink | None = None
+    """Where audit records are kept; none are without it."""
+    uploads: Uploads | None = None
+    """Where clients' documents go."""
 
 
 class ContentPart(Model):
@@ -61,6 +66,8 @@ class ContentPart(Model):
     """How questions are embedded and searched together."""
     admission: Admission = part(Admission)
     """When a question is refused."""
+    recording: Recording = part(Recording)
+    """What is recorded of an answer, where the pod has a sink."""
     limits: Limits = part(Limits)
     """How much one client may ask."""
     tenants: dict[str, Tenant] = Field(default={})
@@ -93,7 +100,7 @@ class BuildPart(Model):
     hnsw: HNSWStructure | None = None
     """For `kind: HNSW` alone."""
     rebuild: str = ""
-    """The value of the rebuild annotation: a new one builds again from the same spec."""
+    """The value of the rebuild annotation, and a mark of the uploads: a new one builds again from the same spec."""
 
 
 def pod_part(pipeline: str, spec: Spec) -> PodPart:
@@ -108,6 +115,8 @@ def pod_part(pipeline: str, spec: Spec) -> PodPart:
         server=Program(**{name: getattr(spec.server, name) for name in Program.model_fields}),
         observability=spec.observability,
         store=spec.index.store,
+        audit_sink=spec.audit.sink,
+        uploads=_pod_uploads(spec.corpus),
     )
 
 
@@ -122,7 +131,8 @@ def content_part(spec: Spec, snapshot: str) -> ContentPart:
         admission=spec.admission,
         limits=spec.server.limits,
         tenants=spec.server.tenants,
-        open_to={each.name: each.tenants for each in spec.corpus.sources if each.tenants},
+        open_to=_open_to(spec.corpus),
+        recording=spec.audit.recording,
     )
 
 
@@ -141,10 +151,22 @@ def build_part(spec: Spec, rebuild: str = "") -> BuildPart:
     )
 
 
+def _pod_uploads(corpus: Corpus) -> Uploads | None:
+    """Without what reaches the running pods."""
+    return corpus.uploads.model_copy(update={"tenants": ()}) if corpus.uploads else None
+
+
+def _open_to(corpus: Corpus) -> dict[str, tuple[Tenant, ...]]:
+    found = {each.name: each.tenants for each in corpus.sources if each.tenants}
+    return found | ({UPLOADS: corpus.uploads.tenants} if corpus.uploads and corpus.uploads.tenants else {})
+
+
 def _indexed(corpus: Corpus) -> Corpus:
-    """Without what only the search reads: another tenant is no reason to index anew."""
+    """Without what says nothing of documents: another limit or tenant is no reason to index anew."""
     sources = tuple(each.model_copy(update={"tenants": ()}) for each in corpus.sources)
-    return corpus.model_copy(update={"sources": sources})
+    uploads = Uploads(pvc=corpus.uploads.pvc) if corpus.uploads else None
+    bare = Corpus.model_fields["min_rebuild_seconds"].default
+    return corpus.model_copy(update={"sources": sources, "uploads": uploads, "min_rebuild_seconds": bare})
 
 
 def short(model: BaseModel) -> str:

@@ -124,6 +124,26 @@ class CorpusSource(Model):
     those of each. A change builds nothing: it reaches the running pods."""
 
 
+UPLOADS = "uploads"
+"""The source that uploaded documents belong to, in citations and filters."""
+
+
+class Uploads(Model):
+    """Documents that clients upload through `/v1/files` and add with `/v1/vector_stores/{id}/files`."""
+
+    pvc: ClaimFolder
+    """A folder on a persistent volume claim that the serving pods write and the index Job reads. Pods on more than one
+    node need a claim that all can write (ReadWriteMany); several pods share it without locks."""
+    max_file_mebibytes: int = restart(64, ge=1, le=512)
+    """Largest file, refused with 413 beyond. It is written to the claim as it comes and never held in memory; the index
+    Job holds one file at a time, within `index.buildMemoryMebibytes`."""
+    max_files: int = restart(10000, ge=1, le=100000)
+    """Most files, refused beyond. Each look at the folder reads all names: more of them take longer to notice."""
+    tenants: tuple[Tenant, ...] = live((), max_length=100)
+    """Tenants that uploads are open to: they alone may upload, see and delete them, and are answered from them.
+    Everybody where it is empty."""
+
+
 class Chunking(Model):
     """How documents are cut into the passages that are searched."""
 
@@ -152,11 +172,23 @@ class Corpus(Model):
             accepted={"sources": [{"name": each, "configMap": {"name": each}} for each in ("a", "b")]},
             refused={"sources": [{"name": "a", "configMap": {"name": each}} for each in ("a", "b")]},
         ),
+        Rule(
+            f"!has(self.uploads) || !self.sources.exists(each, each.name == '{UPLOADS}')",
+            f"`sources` may have no source of the name `{UPLOADS}` beside `uploads`: call it something else",
+            {"sources": [{"name": "a", "configMap": {"name": "a"}}], "uploads": {"pvc": {"claimName": "uploads"}}},
+            {"sources": [{"name": UPLOADS, "configMap": {"name": "a"}}], "uploads": {"pvc": {"claimName": "uploads"}}},
+        ),
     )
 
     sources: tuple[CorpusSource, ...] = reload(min_length=1, max_length=32)
     """Where the documents come from. One source that yields nothing does not stop the others; a corpus without a
     single chunk is refused and what serves stays."""
+    uploads: Uploads | None = None
+    """Where documents go that clients upload. Without it `/v1/files` answers that this pipeline takes none. Beside it
+    `sources` still needs one source, so that there is an index to begin with."""
+    min_rebuild_seconds: int = policy(300, ge=10, le=604800)
+    """Least time between two index builds for uploads and deletions: what comes meanwhile goes into the next one. Less
+    makes a document findable sooner and keeps a Job running; a deletion holds at once in any case."""
     chunking: Chunking = part(Chunking)
     """How documents are cut."""
 

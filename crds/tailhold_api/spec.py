@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from tailhold_api.access import Auth, Http, InternalTls, Limits, Tenant, Tls
+from tailhold_api.audit import Audit
 from tailhold_api.engine import Engine
 from tailhold_api.fields import Model, Rule, live, part, policy, restart
 from tailhold_api.index_kinds import IVFPQ, MOST_CANDIDATES, Rescore
@@ -26,6 +27,9 @@ class Program(Model):
     startup_seconds: int = restart(1800, ge=60, le=86400)
     """How long a start may take: fetching and loading weights, loading the index, warming up. Beyond it the pod is
     restarted."""
+    public_url: str | None = restart(None, max_length=1000, pattern=r"^https?://[^ ?#]+$")
+    """Where clients reach the pipeline from outside, as in `https://rag.example.com`. Citations of documents without a
+    `baseUrl` link to the server's own copy below it; without it they are paths from the server's root."""
     http: Http = part(Http)
     """HTTP as clients meet it."""
     auth: Auth | None = None
@@ -171,13 +175,26 @@ class Spec(Model):
             {"index": {"kind": "IVFPQ", "rescore": {"factor": 21}}, "retrieval": {"topK": 100}},
         ),
         Rule(
-            "!self.corpus.sources.exists(each, each.tenants.size() > 0) || has(self.server.auth)",
-            "`corpus.sources` may have `tenants` only with `server.auth`: without it nobody has a tenant",
+            "(!self.corpus.sources.exists(each, each.tenants.size() > 0)"
+            " && (!has(self.corpus.uploads) || self.corpus.uploads.tenants.size() == 0)) || has(self.server.auth)",
+            "`corpus.sources` and `corpus.uploads` may have `tenants` only with `server.auth`: nobody has one otherwise",
             {
                 "corpus": {"sources": [{"name": "a", "configMap": {"name": "a"}, "tenants": ["risk"]}]},
                 "server": {"auth": {"apiKeys": {"secretName": "clients"}}},
             },
             {"corpus": {"sources": [{"name": "a", "configMap": {"name": "a"}, "tenants": ["risk"]}]}},
+        ),
+        Rule(
+            "!has(self.audit.sink) || (self.audit.sink.pvc.claimName != self.index.store.claimName"
+            + "".join(
+                f" && (!has(self.{each}.model.pvc) || self.{each}.model.pvc.claimName != self.audit.sink.pvc.claimName)"
+                for each in ("generator", "embedder")
+            )
+            + ")",
+            "`audit.sink.pvc.claimName` must be a claim of its own, neither that of a model nor of the index: pods may"
+            " write to it",
+            {"audit": {"sink": {"pvc": {"claimName": "audit"}}}},
+            {"audit": {"sink": {"pvc": {"claimName": "snapshots"}}}},
         ),
     )
 
@@ -212,5 +229,7 @@ class Spec(Model):
     """The serving program."""
     observability: Observability = part(Observability)
     """What the server says about itself."""
+    audit: Audit = part(Audit)
+    """What is kept of each answer."""
     paused: bool = policy(False)
     """Stop changing anything. What serves goes on serving, and status is kept up to date."""

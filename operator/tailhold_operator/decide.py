@@ -21,9 +21,10 @@ from tailhold_operator.parsing import read_history, read_spec, rebuild_mark
 from tailhold_operator.plan import Apply, Delete, Merge, plan
 from tailhold_operator.render.config import ANNOTATION_DIGEST
 from tailhold_operator.render.front import served_part
-from tailhold_operator.revisions import Asked, Target, asked_for, content_by_digest, noted, target_of
+from tailhold_operator.revisions import Asked, Target, content_by_digest, noted, target_of
 from tailhold_operator.rollout import POLL, Side, Step, View, advance, stand_still
 from tailhold_operator.sides import leaving, sides_of, takers
+from tailhold_operator.staging import LOOK, Staged, stage
 
 SOON = timedelta(seconds=1)
 
@@ -60,14 +61,13 @@ def decide(seen: Seen, around: Around, now: datetime) -> Decision:
     history = read_history(seen.find("ConfigMap", around.identity.child("history")))
     spec = read_spec(seen.pipeline)
     if not isinstance(spec, str):
-        decision = _decide(
-            seen, asked_for(around.identity.name, spec, rebuild_mark(seen.pipeline)), history, around, now
-        )
+        staged = stage(seen, around.identity.name, spec, rebuild_mark(seen.pipeline), history, now)
+        decision = _decide(seen, staged, around, now)
         return _paused(decision) if spec.paused else decision
     if history.spec is None:
         return Decision((), (), history, dict.fromkeys(_NOTHING_SERVES, refused(spec)))
-    last = asked_for(around.identity.name, history.spec, rebuild_mark(seen.pipeline))
-    return _refused(_decide(seen, last, history, around, now), refused(spec))
+    last = stage(seen, around.identity.name, history.spec, rebuild_mark(seen.pipeline), history, now)
+    return _refused(_decide(seen, last, around, now), refused(spec))
 
 
 _NOTHING_SERVES = (
@@ -87,9 +87,9 @@ def refuse_content(history: History, push: Push, words: str, at: str) -> History
     )
 
 
-def _decide(seen: Seen, asked: Asked, history: History, around: Around, now: datetime) -> Decision:
-    pods = pods_of(seen)
-    history = noted(history, asked.spec)
+def _decide(seen: Seen, staged: Staged, around: Around, now: datetime) -> Decision:
+    pods, asked = pods_of(seen), staged.asked
+    history = noted(staged.history, asked.spec)
     known = history.snapshot_of(asked.build_digest)
     building = assess(asked.build_digest, known, jobs_of(seen), pods, seen.progress)
     if building.snapshot and not history.snapshot_of(asked.build_digest):
@@ -104,7 +104,7 @@ def _decide(seen: Seen, asked: Asked, history: History, around: Around, now: dat
     step = _step(asked, target, serving, sides, history, going, now)
     contents = _contents(seen, step, target, around)
     pushes = tuple(_pushes(seen, pods, contents, target))
-    wanted = desire(seen, asked, target, building, inspecting, step, contents, around)
+    wanted = desire(seen, asked, target, building, staged.refresh, inspecting, step, contents, around)
     writes = plan(wanted.manifests, seen.children, wanted.kept)
     case = Case(
         asked,
@@ -118,7 +118,7 @@ def _decide(seen: Seen, asked: Asked, history: History, around: Around, now: dat
         serving,
         _is_pushing(contents, asked, target),
     )
-    wait = _wait(step, building, inspecting, pushes)
+    wait = _wait(step, staged, building, inspecting, pushes)
     findings = assess_all(case)
     return Decision(writes, pushes, step.history, findings, building, inspecting, target, asked, sides, serving, wait)
 
@@ -210,8 +210,11 @@ def _is_pushing(contents: Mapping[str, Spread], asked: Asked, target: Target | N
     return bool(target and mine and (mine.push or mine.mount != target.status.content_digest))
 
 
-def _wait(step: Step, building: Building, inspecting: Inspecting, pushes: tuple[Push, ...]) -> timedelta | None:
+def _wait(
+    step: Step, staged: Staged, building: Building, inspecting: Inspecting, pushes: tuple[Push, ...]
+) -> timedelta | None:
     waits = [step.wait] if step.wait else []
+    waits += [POLL if staged.refresh else LOOK] if staged.asked.spec.corpus.uploads else []
     waits += [POLL] if not inspecting.finding.holds and not inspecting.finding.stalled else []
     waits += [POLL] if not building.snapshot and not building.finding.stalled else []
     waits += [SOON] if pushes else []

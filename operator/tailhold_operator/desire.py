@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tailhold_api import codec, names
 from tailhold_api.inspection import InspectionPart, inspection_part
-from tailhold_api.parts import SHORT
+from tailhold_api.parts import SHORT, BuildPart
 from tailhold_operator.content import Spread
 from tailhold_operator.history import History
 from tailhold_operator.indexing import Building, surplus
@@ -21,6 +21,7 @@ from tailhold_operator.render.setup import Setup
 from tailhold_operator.revisions import Asked, Target, content_by_digest, kept_configs
 from tailhold_operator.rollout import Step
 from tailhold_operator.sides import turned_away
+from tailhold_operator.staging import Refresh
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def desire(
     asked: Asked,
     target: Target | None,
     building: Building,
+    refresh: Refresh | None,
     inspecting: Inspecting,
     step: Step,
     contents: Mapping[str, Spread],
@@ -79,7 +81,7 @@ def desire(
     always = (config.render_history(step.history, identity), config.render_key(around.public_key, identity))
     inspection = _inspection(seen, asked, inspecting, around)
     # No hours go into an index for models that turn out not to be there, or not to fit.
-    index = _index(asked, building, step.history, around) if inspecting.finding.holds else ()
+    index = _index(asked, building, refresh, step.history, around) if inspecting.finding.holds else ()
     revision = _revision(seen, asked, target, around)
     mounted = [_mounted(seen, part, each, target, identity) for part, each in contents.items()]
     pods = [each for part, count in step.replicas.items() if (each := _deployment(seen, asked, around, part, count))]
@@ -89,7 +91,8 @@ def desire(
     before = (*account, *always, *inspection, *index, *revision, *mounted)
     manifests = (*before, *front_door, *pods)
     return Desire(
-        tuple(each for each in manifests if each), _kept(seen, asked, target, building, inspecting, step, around)
+        tuple(each for each in manifests if each),
+        _kept(seen, asked, target, building, refresh, inspecting, step, around),
     )
 
 
@@ -117,9 +120,15 @@ def _account(seen: Seen, asked: Asked, wanted: Iterable[Manifest], identity: Ide
     return (front.render_account(identity),) if is_used or not given else ()
 
 
-def _index(asked: Asked, building: Building, history: History, around: Around) -> tuple[Manifest, ...]:
-    if not building.needs_job:
-        return ()
+def _index(
+    asked: Asked, building: Building, refresh: Refresh | None, history: History, around: Around
+) -> tuple[Manifest, ...]:
+    builds = [(asked.build, building), *([(refresh.part, refresh.building)] if refresh else [])]
+    wanted = (_build(part, asked, history, around) for part, each in builds if each.needs_job)
+    return tuple(each for manifests in wanted for each in manifests)
+
+
+def _build(part: BuildPart, asked: Asked, history: History, around: Around) -> tuple[Manifest, Manifest]:
     image = asked.spec.server.image or around.setup.image
     index = asked.spec.index
     means = JobMeans(
@@ -130,8 +139,8 @@ def _index(asked: Asked, building: Building, history: History, around: Around) -
         history.snapshots_in_use(),
         asked.spec.pod,
     )
-    job = render_job(asked.build, asked.build_digest[:SHORT], around.identity, around.setup, means)
-    return config.render_build_config(asked.build, around.identity), job
+    job = render_job(part, codec.digest(part)[:SHORT], around.identity, around.setup, means)
+    return config.render_build_config(part, around.identity), job
 
 
 def _revision(seen: Seen, asked: Asked, target: Target | None, around: Around) -> tuple[Manifest, ...]:
@@ -161,6 +170,7 @@ def _kept(
     asked: Asked,
     target: Target | None,
     building: Building,
+    refresh: Refresh | None,
     inspecting: Inspecting,
     step: Step,
     around: Around,
@@ -175,7 +185,9 @@ def _kept(
     refused = {pod.name for pod in turned_away(pods_of(seen))}
     kept |= {ref for ref in seen.children if ref.kind == "Pod" and ref.name not in refused}
     kept |= {ref for ref in seen.children if ref.kind in ("Service", "PodDisruptionBudget") and not step.serving}
-    return frozenset(kept | _kept_index(seen, asked, building) | _kept_inspection(seen, asked, inspecting, around))
+    return frozenset(
+        kept | _kept_index(seen, asked, building, refresh) | _kept_inspection(seen, asked, inspecting, around)
+    )
 
 
 def _kept_inspection(seen: Seen, asked: Asked, inspecting: Inspecting, around: Around) -> set[Ref]:
@@ -190,13 +202,13 @@ def _kept_inspection(seen: Seen, asked: Asked, inspecting: Inspecting, around: A
     }
 
 
-def _kept_index(seen: Seen, asked: Asked, building: Building) -> set[Ref]:
+def _kept_index(seen: Seen, asked: Asked, building: Building, refresh: Refresh | None) -> set[Ref]:
     current = asked.build_digest[:SHORT]
-    gone = surplus(jobs_of(seen), current)
-    gone |= {current} if building.discard else frozenset()
+    wanted = {current: building} | ({refresh.short: refresh.building} if refresh else {})
+    gone = surplus(jobs_of(seen), wanted.keys()) | {build for build, each in wanted.items() if each.discard}
     jobs = {ref_of(each): label_of(each, names.LABEL_BUILD) for each in seen.of_kind("Job")}
     kept = {ref for ref, build in jobs.items() if build and build not in gone}
-    builds = {current, *(jobs[ref] for ref in kept)}
+    builds = {*wanted, *(jobs[ref] for ref in kept)}
     parts = ((ref, child) for ref, child in seen.children.items() if ref.kind == "ConfigMap")
     return kept | {ref for ref, child in parts if _is_build_of(child, builds)}
 

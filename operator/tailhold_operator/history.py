@@ -71,6 +71,14 @@ class History(Model):
     """When the serving pods were asked to make room for the candidate; empty when they were not."""
     freed_at: Moment = ""
     """When, while a candidate was tried, pods were last seen leaving their room; empty when none were."""
+    uploads: str = ""
+    """Mark of the uploads that are asked for; empty where there never were any."""
+    uploads_next: str = ""
+    """Mark of those that an index is built for; empty where none is."""
+    uploads_digest: str = ""
+    """What the pods said of them."""
+    uploads_at: Moment = ""
+    """When that build was begun, RFC 3339 in UTC."""
     failure: Failure | None = Field(None)
     """The last revision that was given up, while the spec still asks for it."""
     ended: tuple[Ended, ...] = ()

@@ -1,7 +1,7 @@
 """Whether the index of a spec is built, and what its Job needs."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,13 +53,13 @@ def assess(
     return _running(own, read_progress(progress))
 
 
-def surplus(jobs: Sequence[Job], build: str) -> frozenset[str]:
+def surplus(jobs: Sequence[Job], builds: Collection[str]) -> frozenset[str]:
     """Builds whose Jobs may go: those that run for nobody, and of the ended all but the newest two with ours."""
-    others = sorted((job for job in jobs if job.digest != build), key=lambda job: job.created, reverse=True)
+    others = sorted((job for job in jobs if job.digest not in builds), key=lambda job: job.created, reverse=True)
     ended = [job for job in others if job.complete or job.failed]
     asked = len(jobs) - len(others)
     running = {job.digest for job in others} - {job.digest for job in ended}
-    return frozenset(running | {job.digest for job in ended[KEPT_JOBS - asked :]})
+    return frozenset(running | {job.digest for job in ended[max(0, KEPT_JOBS - asked) :]})
 
 
 def read_progress(told: Mapping[str, Any] | None) -> Progress | None:

@@ -122,6 +122,14 @@ class Job:
 
 
 @dataclass(frozen=True)
+class ChainHead:
+    """The last audit record of a pod."""
+
+    sequence: int
+    hash: str
+
+
+@dataclass(frozen=True)
 class Report:
     """What a pod says of itself at `/v1/tuning`."""
 
@@ -133,6 +141,10 @@ class Report:
     error: str = ""
     engine: Mapping[str, Any] = field(default_factory=dict)
     """What vLLM runs with, by the fields of `spec.engine`; others beside them."""
+    audit: ChainHead | None = None
+    """None where nothing is recorded."""
+    uploads: str | None = None
+    """Digest of the documents that clients added, empty for none; None of a pod that takes no uploads."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +163,8 @@ class Seen:
     warnings: Mapping[str, str] = field(default_factory=dict)
     """What Events warn of, by the UID of what does not get on."""
     p99_milliseconds: int | None = None
+    sampled: bool = False
+    """Whether this is one of the seldom looks at what changes all the time."""
 
     def of_kind(self, kind: str) -> tuple[Manifest, ...]:
         """The children of a kind."""

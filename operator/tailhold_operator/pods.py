@@ -1,5 +1,6 @@
 """What is asked of running pods, at their internal port."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -9,11 +10,12 @@ import httpx
 from tailhold_api import codec, names
 from tailhold_api.parts import ContentPart
 from tailhold_operator.latency import read_buckets
-from tailhold_operator.observe import Pod, Report
+from tailhold_operator.observe import ChainHead, Pod, Report
 
 _ASK = httpx.Timeout(3, connect=1)
 _PUSH = httpx.Timeout(120, connect=2)
 """A new snapshot is loaded before the answer comes."""
+_UPLOADS = re.compile("([0-9a-f]{64})?")
 _UNKNOWN = (401, 403, 404, 405)
 """Not the pod's opinion of the content: a key that it has not got yet, or another program."""
 
@@ -107,11 +109,25 @@ def _report(told: Mapping[str, Any]) -> Report:
         pod_digest=str(told.get("podDigest") or ""),
         content_digest=str(told.get("contentDigest") or ""),
         snapshot=str(told.get("snapshot") or ""),
+        uploads=_uploads(told.get("uploads")),
         phase=str(told.get("phase") or ""),
         phases={str(name): round(each) for name, each in times if isinstance(each, int | float)},
         error=str(told.get("error") or ""),
         engine=told["engine"] if isinstance(told.get("engine"), dict) else {},
+        audit=_chain_head(told.get("audit")),
     )
+
+
+def _chain_head(told: Any) -> ChainHead | None:
+    sequence, digest = (told.get("sequence"), told.get("hash")) if isinstance(told, dict) else (None, None)
+    if not isinstance(sequence, int) or sequence < 1 or not re.fullmatch("[0-9a-f]{64}", str(digest)):
+        return None
+    return ChainHead(sequence, str(digest))
+
+
+def _uploads(told: Any) -> str | None:
+    digest = told.get("digest") if isinstance(told, dict) else None
+    return digest if isinstance(digest, str) and _UPLOADS.fullmatch(digest) else None
 
 
 def _understood(answer: httpx.Response) -> Answer:

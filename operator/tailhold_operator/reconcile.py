@@ -70,7 +70,7 @@ async def _sampled(world: World, key: Ref, seen: Seen, sample: bool) -> Seen:
     """Latency is looked at seldom: a number that changes at each look would be written at each look."""
     before = read_status(seen.pipeline).p99_milliseconds
     p99 = await world.sampler.p99(key, seen, world.pods) if sample else before
-    return replace(seen, p99_milliseconds=p99)
+    return replace(seen, p99_milliseconds=p99, sampled=sample)
 
 
 async def _blocked(world: World, seen: Seen, writes: Sequence[Write]) -> Finding | None:

@@ -6,7 +6,8 @@ from datetime import datetime
 from tailhold_api import names
 from tailhold_api.parts import SHORT
 from tailhold_api.status import RevisionStatus, SnapshotStatus, Status
-from tailhold_operator.conditions import set_conditions
+from tailhold_operator.audit import audit_heads
+from tailhold_operator.conditions import set_conditions, stamp
 from tailhold_operator.decide import Decision
 from tailhold_operator.history import History
 from tailhold_operator.kinds import Manifest
@@ -41,6 +42,7 @@ def summarise(seen: Seen, decision: Decision, now: datetime) -> Status:
         last_change=history.last_change,
         phases=dict(newest_phases(seen, pods)),
         url=render_url(identity, _template(seen, identity, serving)),
+        audit=audit_heads(before.audit, seen, stamp(now)),
         ended=history.ended,
     )
 

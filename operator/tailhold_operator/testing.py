@@ -12,7 +12,7 @@ from tailhold_api.parts import ContentPart
 from tailhold_operator.conditions import stamp
 from tailhold_operator.errors import ConflictError
 from tailhold_operator.kinds import KINDS, Manifest, Ref, is_owned_by, label_of, owner_of, ref_of, uid_of
-from tailhold_operator.observe import Pod, Report
+from tailhold_operator.observe import ChainHead, Pod, Report
 from tailhold_operator.pods import Answer, Declined, Taken, Unanswered
 
 
@@ -281,6 +281,10 @@ class FakePods:
         """Words of a pod that will not have a content; empty where it takes it."""
         self.engine: Mapping[str, Any] = {}
         """What each says that its engine runs with."""
+        self.audit: dict[str, ChainHead] = {}
+        """The last audit record of each pod, by its name."""
+        self.uploads: dict[str, str | None] = {}
+        """What each pod says of uploads, by its name; all that are not named say what stands at the empty name."""
         self.deaf: set[str] = set()
         """Names of pods that do not answer."""
         self.pushed: list[str] = []
@@ -296,7 +300,14 @@ class FakePods:
         content = self.content[pod.uid]
         phase = "serving" if pod.ready else "startEngine"
         return Report(
-            self._digests[pod.uid], codec.digest(content), content.snapshot, phase, {"load": 1}, engine=self.engine
+            self._digests[pod.uid],
+            codec.digest(content),
+            content.snapshot,
+            phase,
+            {"load": 1},
+            engine=self.engine,
+            audit=self.audit.get(pod.name),
+            uploads=self.uploads.get(pod.name, self.uploads.get("")),
         )
 
     async def progress(self, pod: Pod) -> Mapping[str, Any] | None:

@@ -7,8 +7,13 @@ from tailhold_server.authority import Authority
 from tailhold_server.routes.body import BodyLimit
 from tailhold_server.routes.catalogue import catalogue_router
 from tailhold_server.routes.chat.router import chat_router
+from tailhold_server.routes.embeddings import embeddings_router
 from tailhold_server.routes.envelope import install
+from tailhold_server.routes.files import PATH as FILES
+from tailhold_server.routes.files import files_router
 from tailhold_server.routes.internal import internal_router
+from tailhold_server.routes.openapi import document
+from tailhold_server.routes.vector_stores.router import vector_stores_router
 from tailhold_server.service import Service
 from tailhold_server.settings import ServerSettings
 
@@ -25,11 +30,17 @@ def create_app(service: Service, settings: ServerSettings, authenticator: Authen
     most = service.pod.server.http.max_body_mebibytes * _MEBIBYTE
     app = FastAPI(title="Tailhold", docs_url=None, redoc_url=None)
     install(app)
-    app.add_middleware(BodyLimit, max_bytes=most, receive_seconds=settings.receive_seconds)
+    uploads = service.pod.uploads
+    larger = {FILES: (uploads.max_file_mebibytes + 1) << 20} if uploads else {}
+    app.add_middleware(BodyLimit, max_bytes=most, receive_seconds=settings.receive_seconds, larger=larger)
     if authenticator is not None:
         app.add_middleware(Authenticated, authenticator=authenticator, deny=service.telemetry.deny_for)
     app.include_router(chat_router(service))
+    app.include_router(embeddings_router(service))
+    app.include_router(files_router(service))
+    app.include_router(vector_stores_router(service))
     app.include_router(catalogue_router(service))
+    app.openapi = document(app)  # type: ignore[method-assign]
     return app
 
 

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tailhold_api.conditions import Reason
 from tailhold_api.parts import PodPart
 from tailhold_server.content import Index, Opener
 from tailhold_server.errors import ContentRefusedError, StartError
+from tailhold_server.ingest.report import UnreadableError
 from tailhold_server.models import is_local, model_folder
 from tailhold_server.ports import Encoder, Engine, Searcher, Tokenizer
 from tailhold_server.settings import STAND_IN, ServerSettings
@@ -16,6 +18,8 @@ from tailhold_server.snapshots.fingerprint import tokenizer_fingerprint
 from tailhold_server.snapshots.read import Snapshot, open_snapshot
 from tailhold_server.snapshots.store import snapshot_folder
 from tailhold_server.tracing import NoTracer, Tracer
+from tailhold_server.uploads.folder import Folder
+from tailhold_server.uploads.reading import uploads_folder
 
 _LOG = logging.getLogger(__name__)
 
@@ -32,6 +36,10 @@ class Backend:
     load_tokenizer: Callable[[], Tokenizer]
     opener: Opener
     engine: Engine
+    store: Path
+    """Where snapshots are."""
+    uploads: Folder | None = None
+    """Where clients' documents are, on a pipeline that takes any."""
 
 
 def choose_backend(pod: PodPart, settings: ServerSettings) -> Backend:
@@ -70,6 +78,8 @@ def _real(pod: PodPart, settings: ServerSettings) -> Backend:
         load_tokenizer=lambda: _tokenizer(generator),
         opener=lambda snapshot: open_index(_store(pod, settings), snapshot, searcher, words),
         engine=VllmEngine(engine_arguments(pod, model_folder=generator, on_cpu=on_cpu)),
+        store=_store(pod, settings),
+        uploads=_uploads(pod, settings),
     )
 
 
@@ -87,6 +97,8 @@ def _stand_in(pod: PodPart, settings: ServerSettings) -> Backend:
             start_seconds=settings.stand_in_start_seconds,
             start_error=settings.stand_in_start_error,
         ),
+        store=_store(pod, settings),
+        uploads=_uploads(pod, settings),
     )
 
 
@@ -110,6 +122,15 @@ def _store(pod: PodPart, settings: ServerSettings) -> Path:
     return settings.claims / pod.store.claim_name
 
 
+def _uploads(pod: PodPart, settings: ServerSettings) -> Folder | None:
+    if pod.uploads is None:
+        return None
+    try:
+        return Folder(uploads_folder(pod.uploads, settings.claims))
+    except UnreadableError as error:
+        raise StartError(Reason.START_FAILED, f"`corpus.uploads.pvc`: {error.detail}") from error
+
+
 SearcherOf = Callable[[Snapshot], Searcher]
 
 
@@ -128,7 +149,15 @@ def open_index(store: Path, digest: str, searcher_of: SearcherOf, tokenizer: str
             f"snapshot {digest[:10]} has token ids of tokenizer {manifest.tokenizer[:10]}, the generator's "
             f"is {tokenizer[:10]}: rebuild the index with this generator"
         )
-    return Index(digest, snapshot.chunks, searcher_of(snapshot), manifest.metric, manifest.dimension, manifest.embedder)
+    return Index(
+        digest,
+        snapshot.chunks,
+        searcher_of(snapshot),
+        manifest.metric,
+        manifest.dimension,
+        manifest.embedder,
+        manifest.build,
+    )
 
 
 def searcher(snapshot: Snapshot) -> Searcher:

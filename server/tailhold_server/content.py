@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tailhold_api.codec import digest
 from tailhold_api.parts import ContentPart
 from tailhold_api.sources import Metric
+from tailhold_server.audit.redact import compiled
 from tailhold_server.errors import ContentRefusedError
 from tailhold_server.ports import Chunks, ChunkSource, Encoder, Searcher
 
@@ -29,6 +30,8 @@ class Index:
     dimension: int
     fingerprint: str
     """Of the encoder that made its vectors."""
+    build: str = ""
+    """Digest of the build part that it was built from."""
 
     def allowed(self, closed: frozenset[str]) -> NDArray[np.bool_] | None:
         """For each chunk, whether it stands in a corpus source beside these; None where all do. Slow the first time."""
@@ -36,7 +39,7 @@ class Index:
 
     @cached_property
     def _masks(self) -> Callable[[frozenset[str]], NDArray[np.bool_]]:
-        return lru_cache(maxsize=_MOST_MASKS)(self.chunks.open_beside)
+        return lru_cache(maxsize=_MOST_MASKS)(lambda closed: self.chunks.document_beside(closed) >= 0)
 
     @cached_property
     def _by_key(self) -> tuple[np.ndarray, np.ndarray]:
@@ -107,6 +110,7 @@ class Contents:
 
     def load(self, part: ContentPart) -> Content:
         """Open what the part asks for; the index is kept where it is the same. Nothing changes yet."""
+        compiled(part.recording.redaction)
         held = self._current
         if held is not None and held.index.snapshot == part.snapshot:
             return Content(part, held.index, digest(part))

@@ -12,8 +12,9 @@ from tailhold_server.admission import Gate
 from tailhold_server.batcher import Batcher
 from tailhold_server.citations import Citation, Scanner
 from tailhold_server.content import Content, Contents
-from tailhold_server.errors import EngineDiedError, Failure, ServeError
-from tailhold_server.ports import Delta, Engine, Sampling, Tokenizer
+from tailhold_server.errors import EngineDiedError, Failure, ServeError, invalid
+from tailhold_server.handlers.visible import Visible
+from tailhold_server.ports import Delta, Engine, Sampling, Tokenizer, TokenOdds
 from tailhold_server.prompt import Passage, Window, Written, arrange, compose, far_too_long, fit, shortened
 from tailhold_server.question import Dialogue, Question, dialogue, newest
 from tailhold_server.retriever import Found, Lookup
@@ -61,6 +62,8 @@ class Step:
     text: str
     citations: list[Citation]
     finish_reason: str | None = None
+    odds: tuple[TokenOdds, ...] = ()
+    """One for each token of the text, where they were asked for."""
 
 
 @dataclass
@@ -97,6 +100,8 @@ class Pipeline:
         engine: Engine,
         gate: Gate,
         max_model_tokens: int,
+        visible: Visible,
+        public_url: str = "",
         clock: Clock = time.monotonic,
     ) -> None:
         self._tokenizer = tokenizer
@@ -106,6 +111,8 @@ class Pipeline:
         self._engine = engine
         self._gate = gate
         self._limit = max_model_tokens
+        self._visible = visible
+        self._public_url = public_url
         self._clock = clock
         self._long = asyncio.Semaphore(_LONG_AT_ONCE)
         self._encode_often = lru_cache(maxsize=8192)(tokenizer.encode)
@@ -141,12 +148,24 @@ class Pipeline:
         messages = await self._tokenized(spoken)
         marks.tokenized = self._clock()
         closed = content.part.closed_to(tenant)
-        found = await self._retrieval.submit(Lookup(question.text, content, closed))
+        allowed = self._visible.mask(content.index, closed)
+        found = await self._retrieval.submit(Lookup(question.text, content, allowed=allowed))
         marks.found = self._clock()
         marks.batched, marks.embedded, marks.searched = found.began, found.embedded, found.searched
         prepared = replace(self._write(question, request_id, content, messages, found, marks, closed), salt=tenant)
+        await self._checked(prepared.sampling)
         marks.written = self._clock()
         return prepared
+
+    async def _checked(self, sampling: Sampling) -> None:
+        """A schema is made a grammar to see whether it can be, which may take long. Raises ServeError."""
+        if not (sampling.logit_bias or sampling.json_schema):
+            return
+        try:
+            await asyncio.to_thread(self._engine.check, sampling)
+        except ValueError as error:
+            param = "response_format" if sampling.json_schema else "logit_bias"
+            raise invalid(f"`{param}`: the engine cannot answer so: {str(error)[:500]}", param) from None
 
     def _limited(self, spoken: Dialogue, prompt: Prompt) -> Dialogue:
         """Megabytes that cannot fit are not tokenised: it would take seconds, and memory by the gigabyte.
@@ -213,7 +232,10 @@ class Pipeline:
             content,
             prompt_ids,
             _sampling(question, content.part.prompt, min(asked, self._limit - len(prompt_ids))),
-            tuple(source_of(content.index.chunks, each.passage, number, closed) for number, each in enumerate(kept, 1)),
+            tuple(
+                source_of(content.index.chunks, each.passage, number, self._public_url, closed)
+                for number, each in enumerate(kept, 1)
+            ),
             truncated=len(last) < len(messages.last),
             dropped=len(ranked) - fitted.passages + len(turns) - fitted.turns + messages.dropped,
             context_tokens=sum(map(len, numbered)),
@@ -263,7 +285,7 @@ class Answering:
                     if delta.finish_reason:
                         self._finish(delta.finish_reason)
                     since = self._clock()
-                    yield Step(delta.text, citations, delta.finish_reason)
+                    yield Step(delta.text, citations, delta.finish_reason, delta.odds)
                     self._marks.held.append((since, self._clock()))
         except EngineDiedError as error:
             raise ServeError(Failure.UNAVAILABLE, "The model stopped while answering. Try again.") from error
@@ -321,4 +343,7 @@ def _sampling(question: Question, prompt: Prompt, answer_tokens: int) -> Samplin
         stop=question.stop,
         presence_penalty=question.presence_penalty,
         frequency_penalty=question.frequency_penalty,
+        logit_bias=question.logit_bias,
+        logprobs=question.logprobs,
+        json_schema=question.json_schema,
     )

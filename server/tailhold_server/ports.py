@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ class Encoder(Protocol):
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """One finite row for each text; texts that are too long are cut."""
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text with the special ones, nothing cut. Any thread."""
 
 
 class Searcher(Protocol):
@@ -66,8 +69,31 @@ class ChunkSource:
     """SHA-256 of what the chunk is: the same in every snapshot that holds it."""
 
 
+class Document(NamedTuple):
+    """What a citation says of a document."""
+
+    source: str
+    """Name of the corpus source."""
+    path: str
+    """Within the source."""
+    title: str
+    url: str | None
+    """Where readers find it."""
+
+
 class Chunks(Protocol):
     """The chunks of a snapshot, in the order of its vectors. Any thread."""
+
+    @property
+    def documents(self) -> Sequence[Document]:
+        """All documents, in the order of reading."""
+
+    @property
+    def document_of(self) -> NDArray[np.int64]:
+        """For each chunk the place of the document that is cited for it."""
+
+    def document_beside(self, closed: frozenset[str]) -> NDArray[np.int64]:
+        """The same for readers to whom these corpus sources are closed; -1 where a chunk stands in no other."""
 
     def __len__(self) -> int: ...
 
@@ -82,9 +108,6 @@ class Chunks(Protocol):
 
     def sources(self, index: int) -> Sequence[ChunkSource]:
         """Every place at which this very text stands, in the order of reading; at least one."""
-
-    def open_beside(self, closed: frozenset[str]) -> NDArray[np.bool_]:
-        """For each chunk, whether it stands in a corpus source that is none of these."""
 
 
 class Tokenizer(Protocol):
@@ -116,6 +139,28 @@ class Sampling:
     stop: tuple[str, ...] = ()
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """Token ids and what is added to their scores."""
+    logprobs: int | None = None
+    """How many likelier tokens are told beside each; None tells no probability at all."""
+    json_schema: str | None = None
+    """What the answer has to be an instance of."""
+
+
+@dataclass(frozen=True)
+class Likely:
+    """A token and how likely it was."""
+
+    token: str
+    """As text; a piece of a character has none that is exact."""
+    logprob: float
+
+
+@dataclass(frozen=True)
+class TokenOdds(Likely):
+    """The token that was drawn, and those that were the likeliest in its place."""
+
+    top: tuple[Likely, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -142,6 +187,8 @@ class Delta:
     """Prompt tokens whose KV blocks were there already."""
     times: EngineTimes | None = None
     """At least on the first and the last one; None of an engine that does not say."""
+    odds: tuple[TokenOdds, ...] = ()
+    """One for each token, where `logprobs` was asked for."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +207,9 @@ class Engine(Protocol):
 
     async def start(self) -> None:
         """Returns when it can generate. Raises StartError."""
+
+    def check(self, sampling: Sampling) -> None:
+        """Raises ValueError where it cannot draw so. Before anything was sent."""
 
     def generate(
         self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling, *, salt: str = ""

@@ -20,6 +20,8 @@ from tailhold_server.app import create_app, create_internal_app
 from tailhold_server.backends import choose_tracer
 from tailhold_server.errors import StartError
 from tailhold_server.health import Phase
+from tailhold_server.protocol import Protocol
+from tailhold_server.refresh import Refresh, follow
 from tailhold_server.rpc.server import RpcServer
 from tailhold_server.service import Service
 from tailhold_server.settings import ServerSettings
@@ -58,7 +60,14 @@ class _Server(uvicorn.Server):
 class Program:
     """One run, from start to exit code."""
 
-    def __init__(self, pod: PodPart, content: ContentPart, settings: ServerSettings, address: Address) -> None:
+    def __init__(
+        self,
+        pod: PodPart,
+        content: ContentPart,
+        settings: ServerSettings,
+        address: Address,
+        refresh: Refresh | None = None,
+    ) -> None:
         self._pod = pod
         self._content = content
         self._settings = settings
@@ -71,6 +80,7 @@ class Program:
         self._service.tracer = choose_tracer(pod, settings, self._service.telemetry.count_spans)
         self._address = address
         self._sockets = [_bound(address.host, port) for port in (address.port, address.internal_port)]
+        self._refresh = refresh
         self._grpc_socket = _bound(address.host, address.grpc_port) if pod.server.grpc.enabled else None
         self._rpc: RpcServer | None = None
         self._stop = asyncio.Event()
@@ -95,6 +105,7 @@ class Program:
             return await self._serve(access)
         finally:
             current.cancel()
+            await self._service.auditor.close()
             inside.should_exit = True
             await internal
             await asyncio.to_thread(self._service.tracer.close)
@@ -120,7 +131,10 @@ class Program:
         await self._start_rpc(access)
         _LOG.info("ready: %s", " ".join(f"{k} {v} ms" for k, v in self._service.phase_milliseconds.items()))
         dead = asyncio.ensure_future(self._watch())
+        following = asyncio.ensure_future(follow(self._service, self._refresh)) if self._pod.uploads else None
         await asyncio.wait({stopped, dead}, return_when=asyncio.FIRST_COMPLETED)
+        if following is not None:
+            following.cancel()
         return await (self._died(public) if dead.done() else self._drain(public))
 
     async def _start_rpc(self, access: Access) -> None:
@@ -189,6 +203,7 @@ class Program:
         return _Server(
             uvicorn.Config(
                 app,  # type: ignore[arg-type]
+                http=Protocol,
                 log_config=None,
                 access_log=False,
                 lifespan="off",
@@ -213,11 +228,13 @@ def _bound(host: str, port: int) -> socket.socket:
     return listener
 
 
-def run(pod: PodPart, content: ContentPart, settings: ServerSettings, address: Address) -> int:
-    """Serve and return the exit code. Raises PortInUseError."""
+def run(
+    pod: PodPart, content: ContentPart, settings: ServerSettings, address: Address, refresh: Refresh | None = None
+) -> int:
+    """Serve and return the exit code. With `refresh` uploads are indexed. Raises PortInUseError."""
     import uvloop
 
     async def program() -> int:
-        return await Program(pod, content, settings, address).run()
+        return await Program(pod, content, settings, address, refresh).run()
 
     return uvloop.run(program())

@@ -34,6 +34,12 @@ class Question:
     stop: tuple[str, ...] = ()
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """Token ids of the generator and what is added to their scores."""
+    logprobs: int | None = None
+    """How many likelier tokens are told beside each; None tells no probability at all."""
+    json_schema: str | None = None
+    """What the answer has to be an instance of."""
 
     @property
     def text(self) -> str:

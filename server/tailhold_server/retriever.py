@@ -20,8 +20,17 @@ class Lookup:
 
     text: str
     content: Content
-    closed: frozenset[str] = frozenset()
-    """Corpus sources that are closed to who asks."""
+    top_k: int | None = None
+    """None takes the pipeline's `retrieval.topK`."""
+    min_score: float | None = None
+    """None takes the pipeline's `retrieval.minScore`."""
+    allowed: NDArray[np.bool_] | None = None
+    """Which chunks may be found; None lets all."""
+
+    @property
+    def depth(self) -> int:
+        """Most passages that are wanted."""
+        return self.content.part.retrieval.top_k if self.top_k is None else self.top_k
 
 
 @dataclass(frozen=True)
@@ -43,8 +52,7 @@ class Retriever:
         self._clock = clock
 
     def work(self, lookups: Sequence[Lookup]) -> list[Found]:
-        """One answer for each; the whole batch is embedded at once and searched once for each index, parameters
-        and set of closed sources."""
+        """One answer for each; the whole batch is embedded at once and searched once per index and parameters."""
         began = self._clock()
         vectors = self._encoder.encode([self._query_prefix + each.text for each in lookups])
         embedded = self._clock()
@@ -56,9 +64,10 @@ class Retriever:
 
 
 def _searched_alike(lookups: Sequence[Lookup]) -> list[list[int]]:
-    groups: dict[tuple[int, SearchParameters, frozenset[str]], list[int]] = {}
+    groups: dict[tuple[int, int, SearchParameters], list[int]] = {}
     for place, each in enumerate(lookups):
-        groups.setdefault((id(each.content.index), each.content.part.search, each.closed), []).append(place)
+        alike = (id(each.content.index), id(each.allowed), each.content.part.search)
+        groups.setdefault(alike, []).append(place)
     return list(groups.values())
 
 
@@ -67,12 +76,11 @@ def _search(
 ) -> dict[int, tuple[Passage, ...]]:
     first = lookups[places[0]]
     index, parameters = first.content.index, first.content.part.search
-    allowed = index.allowed(first.closed)
-    deepest = max(lookups[place].content.part.retrieval.top_k for place in places)
-    k = min(deepest, index.searcher.count if allowed is None else int(np.count_nonzero(allowed)))
+    deepest = max(lookups[place].depth for place in places)
+    k = min(deepest, index.searcher.count)
     if k == 0:
         return dict.fromkeys(places, ())
-    scores, ids = index.searcher.search(vectors[list(places)], k, parameters, allowed=allowed)
+    scores, ids = index.searcher.search(vectors[list(places)], k, parameters, allowed=first.allowed)
     return {place: _chosen(lookups[place], scores[row], ids[row]) for row, place in enumerate(places)}
 
 
@@ -82,7 +90,7 @@ def _chosen(lookup: Lookup, scores: NDArray[np.float32], ids: NDArray[np.int64])
         scores.tolist(),
         ids.tolist(),
         count=len(lookup.content.index.chunks),
-        min_score=settings.min_score,
+        min_score=settings.min_score if lookup.min_score is None else lookup.min_score,
         metric=lookup.content.index.metric,
     )
-    return passages[: settings.top_k]
+    return passages[: lookup.depth]

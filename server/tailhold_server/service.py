@@ -1,17 +1,21 @@
 """The running server as its surfaces see it: the pipeline, its names, its health and its digests."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
+from tailhold_api.audit import Recording
 from tailhold_api.codec import digest
 from tailhold_api.parts import SHORT, PodPart
 from tailhold_server.access.caller import ANONYMOUS, Caller
 from tailhold_server.access.limits import Limiter
 from tailhold_server.access.metering import Meter
+from tailhold_server.audit.auditor import Auditor, NoAuditor
 from tailhold_server.content import Content, Contents
 from tailhold_server.errors import Failure, ServeError
+from tailhold_server.handlers import Handlers
 from tailhold_server.health import Phase, Verdict, judge_alive, judge_engine, judge_ready, judge_started
 from tailhold_server.pipeline import Answering, Pipeline
 from tailhold_server.ports import Engine
@@ -39,6 +43,7 @@ class Service:
         self.pod_digest = digest(pod)
         self.telemetry = Telemetry()
         self.tracer: Tracer = NoTracer()
+        self.auditor: Auditor = NoAuditor()
         self.comment_seconds = comment_seconds
         self.send_seconds = send_seconds
         self.phase = Phase.RESOLVE
@@ -50,11 +55,20 @@ class Service:
         self._meter = Meter(Limiter(), clock, self.telemetry.deny)
         self._pipeline: Pipeline | None = None
         self._engine: Engine | None = None
+        self._handlers: Handlers | None = None
 
-    def install(self, pipeline: Pipeline, engine: Engine) -> None:
+    def install(self, pipeline: Pipeline, engine: Engine, handlers: Handlers) -> None:
         """The start has come so far that questions can be answered."""
         self._pipeline = pipeline
         self._engine = engine
+        self._handlers = handlers
+
+    @property
+    def handlers(self) -> Handlers:
+        """All but the answers. Raises ServeError before the start is over, and while the server drains."""
+        if self._handlers is None or self.phase is not Phase.SERVING:
+            raise ServeError(Failure.UNAVAILABLE, f"Not serving: {self.phase.value}.", retry_after_seconds=5)
+        return self._handlers
 
     @property
     def model_names(self) -> tuple[str, ...]:
@@ -66,13 +80,28 @@ class Service:
         """A name in the list of models."""
         return {"id": name, "object": "model", "created": self.started, "owned_by": "tailhold"}
 
+    @property
+    def embedder_name(self) -> str:
+        """The embedder's name beside those of the pipeline."""
+        return f"{self.pod.pipeline}-embedder"
+
+    @property
+    def vector_store_id(self) -> str:
+        """The pipeline as a vector store: the same on every revision."""
+        return f"vs_{self.pod.pipeline}"
+
+    def check_embedder(self, name: str | None) -> None:
+        """Raises ServeError for a name that is none of ours."""
+        if name != self.embedder_name:
+            self.check_model(name)
+
     def check_model(self, name: str | None) -> None:
         """Raises ServeError for a name that is none of ours; no name is ours."""
         if name and name not in self.model_names:
-            known = ", ".join(self.model_names)
+            known = ", ".join((*self.model_names, self.embedder_name))
             raise ServeError(
                 Failure.NOT_FOUND,
-                f"The model `{name}` does not exist; there is {known}.",
+                f"The model `{name[:200]}` does not exist here; there is {known}.",
                 param="model",
                 code="model_not_found",
             )
@@ -93,10 +122,26 @@ class Service:
             raise ServeError(Failure.UNAVAILABLE, f"Not serving: {self.phase.value}.", retry_after_seconds=5)
         return self._pipeline.contents
 
+    def closed_to(self, caller: Caller) -> frozenset[str]:
+        """The corpus sources that a caller may be told nothing of. Raises ServeError before there is content."""
+        return self.contents.current.part.closed_to(caller.tenant)
+
+    @contextmanager
+    def counted(self, caller: Caller) -> Iterator[None]:
+        """A request of a caller that is no question, within its limits of requests. Raises ServeError."""
+        with self._meter.counted(caller.client, self.contents.current.part.limits):
+            yield
+
     def tenant_of(self, client: str) -> str:
         """The tenant of a client that has a key."""
         content = self._pipeline.contents.latest if self._pipeline else None
         return content.part.tenants.get(client, "") if content else ""
+
+    @property
+    def recording(self) -> Recording | None:
+        """What is recorded of answers to new questions; None before there is content."""
+        latest = self._pipeline.contents.latest if self._pipeline else None
+        return latest.part.recording if latest else None
 
     @property
     def held(self) -> int:
@@ -139,6 +184,17 @@ class Service:
         """The server's metrics and the engine's."""
         return self.telemetry.text() + (self._engine.metrics_text() if self._engine else "")
 
+    @property
+    def staged(self) -> str:
+        """Digest of the documents that clients added, as of the last look; empty for none."""
+        return self._handlers.store.staged if self._handlers else ""
+
+    async def look(self) -> None:
+        """Look at what clients uploaded, so that what is told of it is true; a volume that fails tells what it was."""
+        if self._handlers is not None:
+            with suppress(ServeError):
+                await self._handlers.store.refresh()
+
     def tuning(self) -> dict[str, Any]:
         """What is in force."""
         content = self._pipeline.contents.latest if self._pipeline else None
@@ -153,6 +209,8 @@ class Service:
             "error": self.error,
             "ready": self.is_ready().ok,
             "held": self.held,
+            "audit": self.auditor.head(),
+            "uploads": {"digest": self.staged} if self._handlers and self.pod.uploads else None,
             "engine": self._engine.description() if self._engine else {},
             "pod": self.pod.model_dump(mode="json", by_alias=True),
             "content": content.part.model_dump(mode="json", by_alias=True) if content else {},

@@ -29,6 +29,8 @@ class ServerSettings(BaseSettings):
     """Headers for the collector, a file for each; none where there is no such folder."""
     termination_log: Path = Path("/dev/termination-log")
     """Where the reason of an end is left; not written where it does not exist."""
+    pod_name: str = ""
+    """Names the folder of audit records; the host's name, which in a pod is the pod's, where it is empty."""
     engine: str = "vllm"
     """`vllm`, or `stand-in` for tests of the control plane."""
     comment_seconds: float = 10.0

@@ -7,7 +7,7 @@ from tailhold_server.citations import Citation
 from tailhold_server.ports import Chunks, ChunkSource
 from tailhold_server.prompt import Passage
 
-CHUNK_PATH = "/v1/chunks"
+SOURCE_PATH = "/v1/sources"
 """Under it the server shows its own copy of a chunk."""
 
 
@@ -32,10 +32,12 @@ def place_of(chunks: Chunks, index: int, closed: frozenset[str]) -> ChunkSource:
     return next(each for each in chunks.sources(index) if each.source not in closed)
 
 
-def source_of(chunks: Chunks, passage: Passage, number: int, closed: frozenset[str]) -> Source:
-    """What is said of a passage."""
+def source_of(
+    chunks: Chunks, passage: Passage, number: int, public_url: str = "", closed: frozenset[str] = frozenset()
+) -> Source:
+    """What is said of a passage; our own copies are found below `public_url`."""
     said = place_of(chunks, passage.index, closed)
-    url = said.url or f"{CHUNK_PATH}/{said.key}"
+    url = said.url or f"{public_url}{SOURCE_PATH}/{said.key}"
     return Source(number, said.title, url, said.document, said.key, passage.score, chunks.text(passage.index))
 
 

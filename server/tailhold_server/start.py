@@ -4,16 +4,19 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 
 from tailhold_api.conditions import Reason
 from tailhold_api.parts import ContentPart
 from tailhold_server.admission import Gate
+from tailhold_server.audit.opening import open_auditor
+from tailhold_server.audit.redact import compiled
 from tailhold_server.backends import Backend, choose_backend
 from tailhold_server.batcher import Batcher
 from tailhold_server.content import Contents
 from tailhold_server.errors import ContentRefusedError, EngineDiedError, ServeError, StartError
+from tailhold_server.handlers import Embedding, Handlers, Search, VectorStore, Visible
 from tailhold_server.health import Phase
 from tailhold_server.pipeline import Pipeline
 from tailhold_server.ports import Encoder, Engine
@@ -47,8 +50,18 @@ async def start(service: Service, content: ContentPart, settings: ServerSettings
     Encoder and index take their memory before the engine takes the rest.
     """
     with _phase(service, Phase.RESOLVE):
+        check_redaction(content)
+        service.auditor = await open_auditor(service, content.recording, settings)
         backend = await asyncio.to_thread(choose_backend, service.pod, settings)
     return await start_with(backend, service, content)
+
+
+def check_redaction(content: ContentPart) -> None:
+    """Raises StartError that names the pattern which cannot be used."""
+    try:
+        compiled(content.recording.redaction)
+    except ContentRefusedError as error:
+        raise StartError(Reason.CONTENT_REFUSED, str(error)) from error
 
 
 async def start_with(backend: Backend, service: Service, content: ContentPart) -> Started:
@@ -58,8 +71,8 @@ async def start_with(backend: Backend, service: Service, content: ContentPart) -
     with _phase(service, Phase.LOAD_SNAPSHOT):
         contents = await _contents(backend, encoder, content)
     with _phase(service, Phase.START_ENGINE):
-        pipeline, started = await _pipeline(service, backend, encoder, contents)
-    service.install(pipeline, started.engine)
+        pipeline, started, handlers = await _pipeline(service, backend, encoder, contents)
+    service.install(pipeline, started.engine, handlers)
     service.put_content(contents.current)
     with _phase(service, Phase.WARM_UP):
         await _warm_up(pipeline)
@@ -78,7 +91,7 @@ async def _contents(backend: Backend, encoder: Encoder, part: ContentPart) -> Co
 
 async def _pipeline(
     service: Service, backend: Backend, encoder: Encoder, contents: Contents
-) -> tuple[Pipeline, Started]:
+) -> tuple[Pipeline, Started, Handlers]:
     tokenizer = await asyncio.to_thread(backend.load_tokenizer)
     try:
         template = skeleton(tokenizer)
@@ -93,6 +106,7 @@ async def _pipeline(
     retriever = Retriever(encoder, service.pod.embedder.query_prefix)
     retrieval = Batcher(retriever.work, lambda: contents.current.part.batching)
     retrieval.start()
+    handlers = await _handlers(service, backend, encoder, contents, retrieval)
     pipeline = Pipeline(
         tokenizer=tokenizer,
         skeleton=template,
@@ -101,8 +115,21 @@ async def _pipeline(
         engine=engine,
         gate=Gate(service.pod.engine.max_running_requests),
         max_model_tokens=service.pod.engine.max_model_tokens,
+        visible=handlers.store.visible,
+        public_url=(service.pod.server.public_url or "").rstrip("/"),
     )
-    return pipeline, Started(engine, retrieval)
+    return pipeline, Started(engine, retrieval), handlers
+
+
+async def _handlers(
+    service: Service, backend: Backend, encoder: Encoder, contents: Contents, retrieval: Batcher[Lookup, Found]
+) -> Handlers:
+    visible = Visible()
+    store = VectorStore(contents, visible, backend.store, service.pod.uploads, backend.uploads)
+    with suppress(ServeError):  # a volume that fails takes no uploads, and answers all the same
+        await store.refresh()
+    search = Search(retrieval, contents, visible, store.own_attributes)
+    return Handlers(Embedding(encoder, service.pod.embedder, retrieval), search, store)
 
 
 async def _warm_up(pipeline: Pipeline) -> None:

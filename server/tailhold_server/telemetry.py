@@ -117,6 +117,18 @@ class Telemetry:
             "When the certificate that is in force expires, in seconds since 1970; 0 without TLS.",
             registry=self.registry,
         )
+        self._audited = Counter(
+            names.METRIC_AUDIT_RECORDS, "Audit records that are on the disk.", registry=self.registry
+        )
+        self._audit_lost = Counter(
+            names.METRIC_AUDIT_LOST, "Audit records that could not be written.", registry=self.registry
+        )
+        self._audit_seconds = Histogram(
+            names.METRIC_AUDIT_SECONDS,
+            "How long the disk took for the records that were written together.",
+            registry=self.registry,
+            buckets=_STAGE_BUCKETS,
+        )
         for outcome in OUTCOMES:
             self._requests.labels(outcome)
         for reason in DENIALS:
@@ -159,6 +171,15 @@ class Telemetry:
     def count_spans(self, outcome: str, spans: int) -> None:
         """So many spans ended so. Any thread."""
         self._spans.labels(outcome).inc(spans)
+
+    def recorded(self, records: int, seconds: float) -> None:
+        """Audit records are on the disk."""
+        self._audited.inc(records)
+        self._audit_seconds.observe(seconds)
+
+    def not_recorded(self, records: int) -> None:
+        """Audit records could not be written."""
+        self._audit_lost.inc(records)
 
     def show_revision(self, pod: str, content: str, snapshot: str) -> None:
         """These digests are in force."""

@@ -5,7 +5,7 @@ import hashlib
 import re
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,15 +13,25 @@ from numpy.typing import NDArray
 
 from tailhold_api.conditions import Reason
 from tailhold_api.index_kinds import BY_DEFAULT, SearchParameters
-from tailhold_api.sources import Metric
+from tailhold_api.sources import UPLOADS, Metric
 from tailhold_server.content import Index
 from tailhold_server.errors import EngineDiedError, StartError
 from tailhold_server.health import StallClock
-from tailhold_server.ports import ChunkSource, Delta, EngineProgress, EngineTimes, Sampling
+from tailhold_server.ports import (
+    ChunkSource,
+    Delta,
+    Document,
+    EngineProgress,
+    EngineTimes,
+    Likely,
+    Sampling,
+    TokenOdds,
+)
 
 _REMEMBERED = 64
 _BYTE_IDS = 1_000_000
 _ROLE_IDS = 2_000_000
+_TOKENS = 256
 _ROLES = ("<|system|>", "<|user|>", "<|assistant|>", "<|end|>")
 _ROLE = re.compile("|".join(re.escape(role) for role in _ROLES))
 
@@ -71,6 +81,10 @@ class StandInEncoder:
         rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-6)
         return rows.astype(np.float32)
 
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Its words, and two."""
+        return [2 + len(text.split()) for text in texts]
+
     def _vector(self, text: str) -> NDArray[np.float32]:
         vector = np.zeros(self.dimension, np.float32)
         for word in re.findall(r"\w+", text.lower()) or ["-"]:
@@ -102,10 +116,10 @@ class StandInSearcher:
         scores = np.full((len(vectors), k), -3.4e38, np.float32)
         ids = np.full((len(vectors), k), -1, np.int64)
         products = vectors @ self._vectors.T
+        may = len(self._vectors) if allowed is None else int(allowed.sum())
         if allowed is not None:
             products = np.where(allowed, products, -np.inf)
-            k = min(k, int(allowed.sum()))
-        best = np.argsort(-products, axis=1, kind="stable")[:, :k]
+        best = np.argsort(-products, axis=1, kind="stable")[:, : min(k, may)]
         ids[:, : best.shape[1]] = best
         scores[:, : best.shape[1]] = np.take_along_axis(products, best, axis=1)
         return scores, ids
@@ -125,12 +139,24 @@ class StandInDocument:
 class StandInChunks:
     """Documents in memory, each one chunk."""
 
-    def __init__(self, documents: Sequence[StandInDocument]) -> None:
+    def __init__(self, documents: Sequence[StandInDocument], uploads: Mapping[int, str] | None = None) -> None:
         self._documents = documents
+        self._uploads = uploads or {}
         self._tokenizer = StandInTokenizer()
 
     def __len__(self) -> int:
         return len(self._documents)
+
+    @property
+    def documents(self) -> Sequence[Document]:
+        """Named by the titles."""
+        found = (self.source(place) for place in range(len(self)))
+        return [Document(each.source, each.document, each.title, each.url) for each in found]
+
+    @property
+    def document_of(self) -> NDArray[np.int64]:
+        """Each chunk is one."""
+        return np.arange(len(self))
 
     def text(self, index: int) -> str:
         """The document's text."""
@@ -147,24 +173,31 @@ class StandInChunks:
     def sources(self, index: int) -> Sequence[ChunkSource]:
         """One in each corpus source."""
         document = self._documents[index]
-        return [_stand_in_source(document, source) for source in document.sources]
+        sources = (UPLOADS,) if index in self._uploads else document.sources
+        return [_stand_in_source(document, source, self._uploads.get(index)) for source in sources]
 
-    def open_beside(self, closed: frozenset[str]) -> NDArray[np.bool_]:
-        """For each document, whether it stands in any other source."""
-        return np.array([bool(set(each.sources) - closed) for each in self._documents], dtype=np.bool_)
+    def document_beside(self, closed: frozenset[str]) -> NDArray[np.int64]:
+        """Each document is one chunk."""
+        stands = [{each.source for each in self.sources(index)} for index in range(len(self))]
+        return np.array([at if sources - closed else -1 for at, sources in enumerate(stands)], dtype=np.int64)
 
 
-def _stand_in_source(document: StandInDocument, source: str) -> ChunkSource:
-    told = "\0".join((document.title, document.text, *((source,) if source != document.sources[0] else ())))
+def _stand_in_source(document: StandInDocument, source: str, path: str | None) -> ChunkSource:
+    told = "\0".join((document.title, document.text, *((source,) if source in document.sources[1:] else ())))
     key = hashlib.sha256(told.encode()).hexdigest()
-    name = f"{document.title.lower()}.html"
+    name = path or f"{document.title.lower()}.html"
     return ChunkSource(name, document.title, document.url, source, 0, len(document.text), key)
 
 
-def stand_in_index(documents: Sequence[StandInDocument], snapshot: str = "0" * 64, dimension: int = 64) -> Index:
-    """An index over documents in memory."""
+def stand_in_index(
+    documents: Sequence[StandInDocument],
+    snapshot: str = "0" * 64,
+    dimension: int = 64,
+    uploads: Mapping[int, str] | None = None,
+) -> Index:
+    """An index over documents in memory; those at the places of `uploads` are uploads with these paths."""
     encoder = StandInEncoder(dimension)
-    chunks = StandInChunks(documents)
+    chunks = StandInChunks(documents, uploads)
     vectors = encoder.encode([each.text for each in documents]) if documents else np.zeros((0, dimension), np.float32)
     return Index(snapshot, chunks, StandInSearcher(vectors), Metric.COSINE, dimension, encoder.fingerprint)
 
@@ -212,6 +245,11 @@ class StandInEngine:
             raise StartError(Reason.START_FAILED, self._start_error, final=False)
         self._alive = True
 
+    def check(self, sampling: Sampling) -> None:
+        """Its vocabulary has 256 tokens, and every schema is fine."""
+        if any(token >= _TOKENS for token, _ in sampling.logit_bias):
+            raise ValueError(f"a token id is not below {_TOKENS}")
+
     def generate(
         self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling, *, salt: str = ""
     ) -> AsyncGenerator[Delta, None]:
@@ -235,7 +273,8 @@ class StandInEngine:
                     first = now if place == 1 else first
                     reason = _reason(place, len(words), sampling.max_tokens)
                     finished = reason is not None
-                    yield Delta(word, 1, reason, times=EngineTimes(scheduled, first, now))
+                    times = EngineTimes(scheduled, first, now)
+                    yield Delta(word, 1, reason, times=times, odds=_odds(word, sampling))
         finally:
             if not finished:
                 self.aborted.append(request_id)
@@ -296,6 +335,12 @@ class StandInEngine:
         context = before.rpartition("<|user|>")[2]
         markers = re.findall(r"^\[\d+\](?= )", context, re.MULTILINE)
         return f"You asked: {question.removesuffix('<|end|><|assistant|>')} {''.join(markers)}".rstrip()
+
+
+def _odds(word: str, sampling: Sampling) -> tuple[TokenOdds, ...]:
+    if sampling.logprobs is None:
+        return ()
+    return (TokenOdds(word, -0.5, tuple(Likely(word, -0.5 - rank) for rank in range(sampling.logprobs))),)
 
 
 def _reason(place: int, words: int, limit: int) -> str | None:

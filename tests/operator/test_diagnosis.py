@@ -153,16 +153,16 @@ def test_progress_that_makes_no_sense_is_left_out() -> None:
 
 def test_the_newest_two_jobs_stay_and_the_one_that_is_asked_for_always() -> None:
     jobs = [job("a", "1", complete=True), job("b", "2", failed=True), job("c", "3", complete=True)]
-    assert surplus(jobs, "c") == {"a"}
-    assert surplus(jobs, "a") == {"b"}
-    assert surplus(jobs, "x") == {"a"}
-    assert surplus([], "x") == frozenset()
+    assert surplus(jobs, {"c"}) == {"a"}
+    assert surplus(jobs, {"a"}) == {"b"}
+    assert surplus(jobs, {"x"}) == {"a"}
+    assert surplus([], {"x"}) == frozenset()
 
 
 def test_a_job_that_runs_for_nobody_goes_at_once() -> None:
     jobs = [job("a", "1", complete=True), job("b", "2"), job("c", "3")]
-    assert surplus(jobs, "c") == {"b"}
-    assert surplus(jobs, "a") == {"b", "c"}
+    assert surplus(jobs, {"c"}) == {"b"}
+    assert surplus(jobs, {"a"}) == {"b", "c"}
 
 
 def test_a_job_that_gets_no_pod_says_what_the_cluster_says() -> None:

@@ -79,7 +79,7 @@ async def test_a_citation_links_to_the_document_or_to_the_servers_copy() -> None
         copy = (await server.public.get(cited[1]["url"])).json()
         assert copy["text"] == DOCUMENTS[1].text
         assert copy["title"] == "Badges"
-        missing = await server.public.get("/v1/chunks/" + "0" * 64)
+        missing = await server.public.get("/v1/sources/" + "0" * 64)
         assert missing.status_code == 404
         assert "error" in missing.json()
 
@@ -144,7 +144,7 @@ async def test_a_part_that_is_no_text_is_named() -> None:
         (json.dumps(body(model="no-such-model")).encode(), 404, "model", "model_not_found"),
         (json.dumps(body(tools=[{"type": "function"}])).encode(), 400, "tools", "unsupported_parameter"),
         (json.dumps(body(n=2)).encode(), 400, "n", "unsupported_parameter"),
-        (json.dumps(body(logprobs=True)).encode(), 400, "logprobs", "unsupported_parameter"),
+        (json.dumps(body(top_logprobs=2)).encode(), 400, "top_logprobs", None),
         (json.dumps(body(rag={})).encode(), 400, "rag", "unknown_parameter"),
         (json.dumps(body(temperature="1")).encode(), 400, "temperature", None),
         (json.dumps(body(top_p=0)).encode(), 400, "top_p", None),
@@ -399,7 +399,7 @@ async def test_pipeline_and_served_name_are_one_model(name: str | None) -> None:
         listed = (await server.public.get("/v1/models")).json()["data"]
         tuning = (await server.internal.get("/v1/tuning")).json()
     assert answer.json()["model"] == (name or "org/assistant")
-    assert [each["id"] for each in listed] == ["org/assistant", "docs"]
+    assert [each["id"] for each in listed] == ["org/assistant", "docs", "docs-embedder"]
     assert answer.headers["x-tailhold-revision"] == tuning["revision"]
 
 

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from joserfc import jwt
 from joserfc.jwk import OKPKey
-from openai import OpenAI
+from openai import BadRequestError, OpenAI
 from program_process import ServerProcess, free_port, termination
 from prometheus_client.parser import text_string_to_metric_families
 from traces import ORDER, outline, spans
@@ -40,7 +40,11 @@ SPEC: dict[str, Any] = {
     "generator": {"model": {"pvc": {"claimName": "models", "path": GENERATOR}}},
     "embedder": {"model": {"pvc": {"claimName": "models", "path": EMBEDDER}}, "dimension": 384},
     "index": {"store": {"claimName": "snapshots"}},
-    "corpus": {"sources": [{"name": "notes", "configMap": {"name": "notes"}}]},
+    "corpus": {
+        "sources": [{"name": "notes", "configMap": {"name": "notes"}}],
+        "uploads": {"pvc": {"claimName": "uploads"}},
+        "minRebuildSeconds": 10,
+    },
     "retrieval": {"topK": 3},
     "engine": {"enforceEager": True, "kvCacheMebibytes": 256, "maxModelTokens": 1056, "blockSizeTokens": 32},
     "placement": {"gpu": {"count": 0}, "cpu": {"cores": 2}},
@@ -240,6 +244,72 @@ def test_new_content_is_taken_while_an_answer_runs(server: ServerProcess, client
     assert revisions[0] == revisions[1] != revisions[2]
     assert revisions[2].endswith(taken.json()["contentDigest"][:10])
     assert len((after.model_extra or {})["tailhold"]["sources"]) == 1
+
+
+def test_an_upload_is_found_once_its_index_is_in_force_and_never_after_its_deletion(
+    server: ServerProcess, client: OpenAI
+) -> None:
+    """Built by a child of the server while it answers, and swapped in."""
+    text = b"# Parking\n\nVisitors park their cars on deck seven of the garage.\n"
+    file = client.files.create(file=("parking.md", text), purpose="assistants")
+    broken = client.files.create(file=("broken.pdf", b"no PDF"), purpose="assistants")
+    batch = client.vector_stores.file_batches.create("vs_notes", file_ids=[file.id, broken.id])
+    assert batch.file_counts.in_progress == 2
+    deadline = time.monotonic() + 180
+    while client.vector_stores.files.retrieve(file.id, vector_store_id="vs_notes").status != "completed":
+        assert time.monotonic() < deadline, server.log.read_text()[-3000:]
+        assert client.chat.completions.create(model="notes", messages=said("When?"), max_tokens=4).choices
+        time.sleep(1)
+    failed = client.vector_stores.files.retrieve(broken.id, vector_store_id="vs_notes")
+    assert failed.status == "failed"
+    assert failed.last_error is not None
+    question = "Where do visitors park their cars?"
+    found = client.vector_stores.search("vs_notes", query=question, max_num_results=1).data[0]
+    assert (found.file_id, found.filename) == (file.id, "parking.md")
+    answer = client.chat.completions.create(model="notes", messages=said(question), max_tokens=24)
+    assert (answer.model_extra or {})["tailhold"]["sources"][0]["document"] == f"{file.id}/parking.md"
+    client.files.delete(file.id)
+    assert file.id not in {each.file_id for each in client.vector_stores.search("vs_notes", query=question).data}
+
+
+def test_embeddings_are_the_pipelines_own_and_hold_up_no_question(server: ServerProcess, client: OpenAI) -> None:
+    """C68: questions go first."""
+    long = ["The office closes at six and visitors park on deck seven. " * 18] * 64
+    alone = [_retrieval_milliseconds(client) for _ in range(5)]
+    with ThreadPoolExecutor(1) as pool:
+        embedding = pool.submit(client.embeddings.create, model="notes-embedder", input=long)
+        beside = [_retrieval_milliseconds(client) for _ in range(5)]
+        made = embedding.result()
+    print(f"wait + embed + search in ms, alone {alone}, beside 64 long texts {beside}")
+    one = client.embeddings.create(model="notes", input=long[0]).data[0].embedding
+    assert len(made.data) == 64
+    assert all(abs(a - b) < 1e-4 for a, b in zip(made.data[63].embedding, one, strict=True))
+    assert abs(sum(each * each for each in one) - 1) < 1e-3
+
+
+def _retrieval_milliseconds(client: OpenAI) -> int:
+    answer = client.chat.completions.create(model="notes", messages=said("When does it close?"), max_tokens=1)
+    stages = (answer.model_extra or {})["tailhold"]["stages"]
+    return round(sum(stages[name] for name in ("wait", "embed", "search") if name in stages))
+
+
+def test_an_answer_is_held_to_a_schema_and_tells_its_probabilities(client: OpenAI) -> None:
+    schema: Any = {"type": "object", "properties": {"hour": {"type": "integer"}}, "required": ["hour"]}
+    form: Any = {"type": "json_schema", "json_schema": {"name": "hours", "schema": schema}}
+    asked: Any = {"model": "notes", "messages": said("When does the office close?"), "max_tokens": 40}
+    held = client.chat.completions.create(**asked, response_format=form)
+    if held.choices[0].finish_reason == "stop":
+        assert isinstance(json.loads(held.choices[0].message.content or "")["hour"], int)
+    assert (held.choices[0].message.content or "").lstrip().startswith("{")
+    told = client.chat.completions.create(**asked, logprobs=True, top_logprobs=3).choices[0].logprobs
+    assert told is not None
+    assert told.content is not None
+    assert all(each.logprob <= 0 and len(each.top_logprobs) == 3 for each in told.content)
+    assert all(each.top_logprobs[0].logprob >= each.logprob for each in told.content)
+    wrong: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "no such type"}}}
+    for fields in ({"response_format": wrong}, {"logit_bias": {"99999999": 1}}):
+        with pytest.raises(BadRequestError):
+            client.chat.completions.create(**asked, **fields)
 
 
 def test_the_engine_runs_with_what_the_spec_says(server: ServerProcess) -> None:

@@ -50,7 +50,7 @@ def test_openais_client_reads_answers_streams_and_errors(shared: Any) -> None:
         client.chat.completions.create(model="no-such-model", messages=QUESTION)
     with pytest.raises(openai.BadRequestError, match="tools"):
         client.chat.completions.create(model="docs", messages=QUESTION, tools=[{"type": "function"}])  # type: ignore[list-item]
-    assert [model.id for model in client.models.list()] == ["org/assistant", "docs"]
+    assert [model.id for model in client.models.list()] == ["org/assistant", "docs", "docs-embedder"]
     tuning = httpx.get(f"{program.internal_url}/v1/tuning", trust_env=False).json()
     assert tuning["engine"]["name"] == "stand-in"
     assert set(tuning["phases"]) == {"resolve", "loadEncoder", "loadSnapshot", "startEngine", "warmUp"}

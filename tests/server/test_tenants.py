@@ -100,7 +100,7 @@ async def test_a_text_in_two_sources_is_cited_where_it_is_open() -> None:
         assert keys["risk"] != keys["audit"]
         shown = {
             (tenant, key): (
-                await server.public.get(f"/v1/chunks/{keys[key]}", headers={"authorization": f"Bearer {tenant}"})
+                await server.public.get(f"/v1/sources/{keys[key]}", headers={"authorization": f"Bearer {tenant}"})
             )
             for tenant in ("risk", "audit", "sales")
             for key in keys
@@ -160,7 +160,10 @@ def test_questions_of_all_tenants_in_one_batch_get_the_best_of_what_is_open_to_e
     told = {source: tuple(each) for source, each in open_to.items()}
     part = content_part(retrieval=Retrieval(top_k=k)).model_copy(update={"open_to": told})
     content = Content(part, stand_in_index(documents, SNAPSHOT))
-    lookups = [Lookup(f"text {at}", content, part.closed_to(tenant)) for at, tenant in enumerate(tenants)]
+    lookups = [
+        Lookup(f"text {at}", content, allowed=content.index.allowed(part.closed_to(tenant)))
+        for at, tenant in enumerate(tenants)
+    ]
     alone = [Retriever(StandInEncoder(), "").work([each])[0].passages for each in lookups]
     for tenant, found, single in zip(tenants, Retriever(StandInEncoder(), "").work(lookups), alone, strict=True):
         may_see = [any(tenant in told.get(each, (tenant,)) for each in sources) for sources in stands_in]
@@ -179,8 +182,9 @@ def test_a_stored_chunk_is_open_where_any_of_its_places_is(
     places: list[list[int]], sources: list[str], closed: frozenset[str]
 ) -> None:
     chunks = stored(places, [Document(source, f"{at}.html", "t", None) for at, source in enumerate(sources)])
-    found = chunks.open_beside(closed).tolist()
-    assert found == [any(each.source not in closed for each in chunks.sources(at)) for at in range(len(places))]
+    found = chunks.document_beside(closed).tolist()
+    assert found == [next((d for d in each if sources[d] not in closed), -1) for each in places]
+    assert chunks.document_beside(frozenset()).tolist() == chunks.document_of.tolist()
 
 
 def stored(places: Sequence[Sequence[int]], documents: Sequence[Document]) -> StoredChunks:

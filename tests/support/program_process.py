@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 from rag_server import content_part, pod_part, store_snapshot
 
+from tailhold_api.audit import Recording
 from tailhold_api.codec import dump
 from tailhold_api.parts import ContentPart, PodPart
 
@@ -102,13 +103,18 @@ def starter(folder: Path) -> Iterator[Starter]:
     digest = store_snapshot(folder / "claims" / "snapshots")
 
     def start(
-        *, wait: bool = True, pod: PodPart | None = None, content: dict[str, Any] | None = None, **environment: str
+        *,
+        wait: bool = True,
+        pod: PodPart | None = None,
+        content: dict[str, Any] | None = None,
+        recording: Recording | None = None,
+        **environment: str,
     ) -> ServerProcess:
         program = start_program(
             folder / f"program{len(started)}",
             folder / "claims",
             pod or pod_part(),
-            content_part(digest).model_copy(update=content or {}),
+            content_part(digest, recording=recording).model_copy(update=content or {}),
             **{"TAILHOLD_ENGINE": "stand-in", **environment},
         )
         started.append(program)

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import openai
 
+from tailhold_api.audit import Recording
 from tailhold_api.engine import Engine
 from tailhold_api.index_kinds import IndexKind
 from tailhold_api.parts import ContentPart, PodPart
 from tailhold_api.serving import Admission, Embedder, Generator, Prompt, Retrieval
-from tailhold_api.sources import Metric, ModelSource, SnapshotStore
+from tailhold_api.sources import ClaimFolder, Metric, ModelSource, SnapshotStore, Uploads
 from tailhold_server.access.authentication import Authenticator
 from tailhold_server.app import create_app, create_internal_app
 from tailhold_server.backends import Backend
@@ -31,6 +33,7 @@ from tailhold_server.testing import (
     StandInTokenizer,
     stand_in_index,
 )
+from tailhold_server.uploads.folder import Folder
 
 SNAPSHOT = "a" * 64
 OTHER_SNAPSHOT = "b" * 64
@@ -40,7 +43,7 @@ DOCUMENTS = (
 )
 
 
-def pod_part(**engine: Any) -> PodPart:
+def pod_part(*, uploads: bool = False, **engine: Any) -> PodPart:
     """A pod part that no model is loaded for."""
     return PodPart(
         pipeline="docs",
@@ -48,6 +51,7 @@ def pod_part(**engine: Any) -> PodPart:
         embedder=Embedder(model=ModelSource(path="/models/none"), dimension=64),
         engine=Engine(**engine),
         store=SnapshotStore(claim_name="snapshots"),
+        uploads=Uploads(pvc=ClaimFolder(claim_name="uploads"), max_file_mebibytes=1) if uploads else None,
     )
 
 
@@ -57,6 +61,7 @@ def content_part(
     retrieval: Retrieval | None = None,
     prompt: Prompt | None = None,
     admission: Admission | None = None,
+    recording: Recording | None = None,
 ) -> ContentPart:
     """Defaults, but for what a test is about."""
     return ContentPart(
@@ -64,6 +69,7 @@ def content_part(
         retrieval=retrieval or Retrieval(),
         prompt=prompt or Prompt(system="Cite the sources."),
         admission=admission or Admission(),
+        recording=recording or Recording(),
     )
 
 
@@ -109,6 +115,11 @@ def body(content: Any = "When does the office close?", **fields: Any) -> dict[st
     return {"model": "docs", "messages": [{"role": "user", "content": content}]} | fields
 
 
+def client_of(server: Running) -> openai.AsyncOpenAI:
+    """The unmodified client of a server behind ASGI."""
+    return openai.AsyncOpenAI(api_key="none", base_url="http://docs/v1", http_client=server.public, max_retries=0)
+
+
 @asynccontextmanager
 async def running(
     *,
@@ -120,14 +131,17 @@ async def running(
     settings: ServerSettings | None = None,
     other: Index | None = None,
     authenticator: Authenticator | None = None,
+    folder: Path | None = None,
 ) -> AsyncIterator[Running]:
-    """The whole server behind ASGI, no socket."""
-    pod = pod or pod_part()
+    """The whole server behind ASGI, no socket. With a folder it takes uploads there."""
+    pod = pod or pod_part(uploads=folder is not None)
     settings = settings or ServerSettings()
     engine = engine or StandInEngine(running_limit=pod.engine.max_running_requests)
     indices = {SNAPSHOT: stand_in_index(documents, SNAPSHOT)} | ({OTHER_SNAPSHOT: other} if other else {})
     service = Service(pod, stall_seconds=settings.stall_seconds, comment_seconds=settings.comment_seconds)
-    backend = Backend(lambda: encoder or StandInEncoder(), StandInTokenizer, _opener(indices), engine)
+    store = Path("/nonexistent") if folder is None else folder / "snapshots"
+    uploads = Folder(folder / "uploads") if folder else None
+    backend = Backend(lambda: encoder or StandInEncoder(), StandInTokenizer, _opener(indices), engine, store, uploads)
     started = await start_with(backend, service, content or content_part())
     public = httpx.ASGITransport(create_app(service, settings, authenticator), raise_app_exceptions=False)
     internal = httpx.ASGITransport(create_internal_app(service, settings), raise_app_exceptions=False)

@@ -22,6 +22,7 @@ def merged(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
 
 _NEIGHBOURS: dict[str, Any] = {"topologyKey": "kubernetes.io/hostname"}
 BESIDE: dict[str, dict[str, Any]] = {
+    "audit": {"sink": {"pvc": {"claimName": "audit"}}},
     "env[]": {"name": "A"},
     "otlp": {"endpoint": "http://collector:4318"},
     "podAffinityTerm": _NEIGHBOURS,
@@ -34,7 +35,7 @@ BESIDE: dict[str, dict[str, Any]] = {
 
 def at(path: tuple[str, ...], value: Any) -> dict[str, Any]:
     """`value` as the leaf of nested objects; a step `name[]` is a list of one."""
-    for step in reversed(path):
-        value = BESIDE.get(step, {}) | value if isinstance(value, dict) else value
+    for depth, step in enumerate(reversed(path)):
+        value = merged(BESIDE.get(step, {}), value) if isinstance(value, dict) and depth else value
         value = {step[:-2]: [value]} if step.endswith("[]") else {step: value}
     return dict(value)

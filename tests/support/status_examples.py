@@ -1,6 +1,7 @@
 """A status with all its fields."""
 
 from tailhold_api.status import (
+    AuditHead,
     Condition,
     Ended,
     FieldChange,
@@ -40,5 +41,6 @@ def full_status() -> Status:
         last_change=(FieldChange(path="retrieval.topK", field_class="live"),),
         phases={"weights": 1},
         url="http://a.b.svc/v1",
+        audit=(AuditHead(pod="p", sequence=1, hash="e" * 64, at="2026-01-01T00:00:00Z"),),
         ended=(Ended(name="x", reason="Replaced", at="2026-01-01T00:00:00Z"),),
     )

@@ -70,7 +70,7 @@ def _volumes(part: BuildPart, build: str, identity: Identity) -> tuple[list[Mani
     config += [
         pod.config_map(f"documents-{at}", name, f"{names.CONFIG_MAPS_FOLDER}/{name}") for at, name in enumerate(wanted)
     ]
-    claims, claim_mounts = pod.claims(_claimed(part), writable=part.store.claim_name)
+    claims, claim_mounts = pod.claims(_claimed(part), writable=(part.store.claim_name,))
     cache, cache_mounts = pod.scratch(_CACHE_MEBIBYTES)
     volumes = [volume for volume, _ in config] + claims + cache
     return volumes, [mount for _, mount in config] + claim_mounts + cache_mounts
@@ -79,7 +79,8 @@ def _volumes(part: BuildPart, build: str, identity: Identity) -> tuple[list[Mani
 def _claimed(part: BuildPart) -> list[str]:
     models = (*pod.claim_of(part.embedder.model), *pod.claim_of(part.generator.model))
     documents = [source.pvc.claim_name for source in part.corpus.sources if source.pvc]
-    return [part.store.claim_name, *models, *documents]
+    uploads = [part.corpus.uploads.pvc.claim_name] if part.corpus.uploads else []
+    return [part.store.claim_name, *models, *documents, *uploads]
 
 
 def _environment(means: JobMeans) -> list[Manifest]:

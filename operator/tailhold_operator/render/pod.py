@@ -1,6 +1,6 @@
 """What server pods and index Jobs have in common: volumes, environment and security."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from tailhold_api import names
@@ -30,11 +30,11 @@ def claim_of(source: ModelSource) -> tuple[str, ...]:
     return (source.pvc.claim_name,) if source.pvc else ()
 
 
-def claims(claim_names: Iterable[str], writable: str | None = None) -> tuple[list[Manifest], list[Manifest]]:
-    """Volumes and mounts of claims, each once; all but one are read-only."""
+def claims(claim_names: Iterable[str], writable: Container[str] = ()) -> tuple[list[Manifest], list[Manifest]]:
+    """Volumes and mounts of claims, each once; those not named as writable are read-only."""
     volumes, mounts = [], []
     for at, name in enumerate(dict.fromkeys(claim_names)):
-        read_only = name != writable
+        read_only = name not in writable
         source = {"claimName": name} | ({"readOnly": True} if read_only else {})
         volumes.append({"name": f"claim-{at}", "persistentVolumeClaim": source})
         mount = {"name": f"claim-{at}", "mountPath": f"{names.CLAIMS_FOLDER}/{name}"}

@@ -82,12 +82,14 @@ def _volumes(part: PodPart, identity: Identity, short: str) -> tuple[list[Manife
     otlp = part.observability.otlp
     if otlp and otlp.headers_secret_name:
         config.append(pod.secret("otlp-headers", otlp.headers_secret_name, names.OTLP_HEADERS_FOLDER))
+    written = [each.pvc.claim_name for each in (part.audit_sink, part.uploads) if each]
     claimed = (
         part.store.claim_name,
         *pod.claim_of(part.generator.model),
         *pod.claim_of(part.embedder.model),
+        *written,
     )
-    claims, claim_mounts = pod.claims(claimed)
+    claims, claim_mounts = pod.claims(claimed, writable=written)
     secrets, secret_mounts = pod.secrets(part.server.secret_names)
     cache, cache_mounts = pod.scratch(part.placement.cache_mebibytes)
     # vLLM keeps the blocks that are off the card in a file there.

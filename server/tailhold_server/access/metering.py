@@ -1,6 +1,7 @@
 """Questions within their client's limits: let in, charged, settled."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 from tailhold_api.access import Limits
 from tailhold_server.access.limits import Limiter, Refusal, Ticket, headers
@@ -41,6 +42,17 @@ class Meter:
             raise self._refused(refused, said)
         answering.headers = tuple((name.encode(), value.encode()) for name, value in said.items())
         return answering
+
+    @contextmanager
+    def counted(self, client: str, limits: Limits) -> Iterator[None]:
+        """What needs no tokens of the generator. Raises ServeError."""
+        ticket = self._limiter.enter(client, limits, self._clock())
+        if isinstance(ticket, Refusal):
+            raise self._refused(ticket, {})
+        try:
+            yield
+        finally:
+            self._limiter.settle(ticket, 0, self._clock())
 
     def _headers(self, ticket: Ticket) -> dict[str, str]:
         if ticket.limits == _NONE:

@@ -67,6 +67,8 @@ class TorchEncoder:
     def __init__(self, model: Any, tokenizer: Tokenizer, layout: Layout, fingerprint: str) -> None:
         self._model = model
         self._tokenizer = tokenizer
+        self._whole = Tokenizer.from_str(tokenizer.to_str())
+        self._whole.no_truncation()
         self._layout = layout
         self._fingerprint = fingerprint
 
@@ -90,6 +92,10 @@ class TorchEncoder:
         if bad.any():
             raise NotFiniteError(tuple(np.flatnonzero(bad).tolist()))
         return vectors
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text with the special ones, nothing cut. Any thread."""
+        return [len(encoding.ids) for encoding in self._whole.encode_batch(list(texts))]
 
     @torch.inference_mode()
     def _forward(self, ids: Sequence[Sequence[int]]) -> NDArray[np.float32]:

@@ -23,7 +23,7 @@ from tailhold_server.adapters.engine_arguments import (
 from tailhold_server.adapters.stderr import Overheard
 from tailhold_server.errors import EngineDiedError, StartError
 from tailhold_server.health import StallClock
-from tailhold_server.ports import Delta, EngineProgress, EngineTimes, Sampling
+from tailhold_server.ports import Delta, EngineProgress, EngineTimes, Likely, Sampling, TokenOdds
 
 STOP_SECONDS = 2
 """The process is asked to end and killed after so long: no request is in it then that anybody waits for."""
@@ -83,6 +83,17 @@ class VllmEngine:
         threading.Thread(target=_start, args=given, name="engine-start", daemon=True).start()
         self._llm = await started
 
+    def check(self, sampling: Sampling) -> None:
+        """What vLLM itself would refuse: a token that the vocabulary has not, a schema that no grammar can hold."""
+        from vllm.exceptions import VLLMValidationError
+
+        knows = self._llm.input_processor
+        given = (knows.model_config, knows.speculative_config, knows.structured_outputs_config, knows.tokenizer)
+        try:
+            _sampling_params(sampling).verify(*given)
+        except VLLMValidationError as error:
+            raise ValueError(str(error)) from error
+
     def generate(
         self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling, *, salt: str = ""
     ) -> AsyncGenerator[Delta, None]:
@@ -100,7 +111,7 @@ class VllmEngine:
         try:
             async with contextlib.aclosing(outputs):
                 async for output in outputs:
-                    yield _delta(output, first)
+                    yield _delta(output, first, sampling.logprobs)
                     first = False
         except EngineDeadError as error:
             raise EngineDiedError(str(error)) from error
@@ -178,11 +189,12 @@ class VllmEngine:
         return list(manager.processes) if manager is not None else []
 
 
-def _delta(output: Any, first: bool) -> Delta:
+def _delta(output: Any, first: bool, most: int | None) -> Delta:
     completion = output.outputs[0]
     cached = output.num_cached_tokens or 0
     times = _times(output.metrics) if first or completion.finish_reason else None
-    return Delta(completion.text, len(completion.token_ids), completion.finish_reason, cached, times)
+    odds = _odds(completion, most)
+    return Delta(completion.text, len(completion.token_ids), completion.finish_reason, cached, times, odds)
 
 
 def _times(stats: Any) -> EngineTimes | None:
@@ -249,7 +261,7 @@ def _check(arguments: Mapping[str, Any], known: Collection[str]) -> None:
 
 def _sampling_params(sampling: Sampling) -> Any:
     from vllm import SamplingParams
-    from vllm.sampling_params import RequestOutputKind
+    from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
     return SamplingParams(
         max_tokens=sampling.max_tokens,
@@ -259,5 +271,22 @@ def _sampling_params(sampling: Sampling) -> Any:
         stop=list(sampling.stop) or None,
         presence_penalty=sampling.presence_penalty,
         frequency_penalty=sampling.frequency_penalty,
+        logit_bias=dict(sampling.logit_bias) or None,
+        logprobs=sampling.logprobs,
+        structured_outputs=StructuredOutputsParams(json=sampling.json_schema) if sampling.json_schema else None,
         output_kind=RequestOutputKind.DELTA,
     )
+
+
+def _odds(completion: Any, most: int | None) -> tuple[TokenOdds, ...]:
+    if not completion.logprobs:
+        return ()
+    places = zip(completion.token_ids, completion.logprobs, strict=True)
+    return tuple(_token_odds(drawn, likely, most or 0) for drawn, likely in places)
+
+
+def _token_odds(drawn: int, likely: Mapping[int, Any], most: int) -> TokenOdds:
+    """vLLM tells the token that was drawn too, where it is none of the likeliest."""
+    ranked = sorted(likely.values(), key=lambda each: each.rank)[:most]
+    top = tuple(Likely(each.decoded_token or "", each.logprob) for each in ranked)
+    return TokenOdds(likely[drawn].decoded_token or "", likely[drawn].logprob, top)

@@ -6,7 +6,7 @@ and no file chooses which of its types is made.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 import faiss
 import numpy as np
@@ -25,6 +25,11 @@ Allowed = NDArray[np.bool_]
 _FEW = 4096
 """So many vectors are compared one by one: sooner done than a walk through a graph that most of is closed."""
 _BLOCK_ROWS = 8192
+
+
+Selector = Any
+_FEW = 4096
+"""So many are compared one by one: an index is no quicker, and finds less."""
 
 
 class Candidates(Protocol):
@@ -98,6 +103,13 @@ class FaissSearcher:
             block = np.concatenate([best, ids[start : start + _BLOCK_ROWS]])
             scores, best = ranked(self._candidates.rows(block), block, question, k, cosine=self._cosine)
         return scores, best
+
+
+def selector(allowed: NDArray[np.bool_] | None) -> Selector | None:
+    """FAISS's own form of it."""
+    if allowed is None:
+        return None
+    return faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
 
 
 def searcher_of(vectors: Vectors, metric: Metric, structure: IVFPQArrays | HNSWArrays) -> Searcher:

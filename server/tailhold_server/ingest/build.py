@@ -27,6 +27,7 @@ from tailhold_server.models import model_folder
 from tailhold_server.ports import Encoder
 from tailhold_server.snapshots import Contents, keep_snapshots, write_snapshot
 from tailhold_server.snapshots.store import LOCAL, newest_made_by, write_whole
+from tailhold_server.uploads.reading import read_uploads
 
 BUILDS = "builds"
 KEEP: int = Index.model_fields["keep_snapshots"].default
@@ -150,6 +151,8 @@ def _collect(models: Models, part: BuildPart, claims: Path, config_maps: Path, w
 def _items(part: BuildPart, claims: Path, config_maps: Path) -> Iterator[Found | DocumentFailure]:
     for source in part.corpus.sources:
         yield from read_source(source, claims, config_maps)
+    if part.corpus.uploads is not None:
+        yield from read_uploads(part.corpus.uploads, claims)
 
 
 def _embed(models: Models, collected: Collected, store: Path, owner: str, watch: Watch) -> tuple[Collected, Embedded]:

@@ -62,7 +62,7 @@ def _files(
         yield from open_archive(source.archive, wanted, file_bytes)
         return
     root = (
-        _claim_folder(source.pvc, claims)
+        claim_folder(source.pvc, claims)
         if source.pvc
         else config_maps / str(source.config_map and source.config_map.name)
     )
@@ -77,7 +77,8 @@ def _files(
         )
 
 
-def _claim_folder(folder: ClaimFolder, claims: Path) -> Path:
+def claim_folder(folder: ClaimFolder, claims: Path) -> Path:
+    """Where it is on this machine. Raises UnreadableError for a path that leads out of the claim."""
     claim = (claims / folder.claim_name).resolve()
     root = (claim / folder.path).resolve()
     if not root.is_relative_to(claim):

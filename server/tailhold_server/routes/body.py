@@ -1,6 +1,7 @@
 """The limits on a request's body, before anybody reads it."""
 
 import asyncio
+from collections.abc import Mapping
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -11,25 +12,29 @@ from tailhold_server.routes.envelope import error_response
 class BodyLimit:
     """Refuses with 413 what says that it is too large, and what turns out to be; with 408 what does not come.
 
-    Only the time counts in which the server waits for the client.
+    `larger` limits hold for paths of their own. Only the time counts in which the server waits for the client.
     """
 
-    def __init__(self, app: ASGIApp, max_bytes: int, receive_seconds: float) -> None:
+    def __init__(
+        self, app: ASGIApp, max_bytes: int, receive_seconds: float, larger: Mapping[str, int] | None = None
+    ) -> None:
         self._app = app
         self._max_bytes = max_bytes
         self._receive_seconds = receive_seconds
+        self._larger = larger or {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Only requests with a body are looked at."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if _declared_bytes(scope) > self._max_bytes:
-            await error_response(self._too_large())(scope, receive, send)
+        most = self._larger.get(scope["path"], self._max_bytes)
+        if _declared_bytes(scope) > most:
+            await error_response(_too_large(most))(scope, receive, send)
             return
-        await self._app(scope, self._limited(receive), send)
+        await self._app(scope, self._limited(receive, most), send)
 
-    def _limited(self, receive: Receive) -> Receive:
+    def _limited(self, receive: Receive, most: int) -> Receive:
         seen, more = 0, True
 
         async def limited() -> Message:
@@ -38,9 +43,9 @@ class BodyLimit:
                 return await receive()
             message = await self._timely(receive)
             seen += len(message.get("body", b""))
-            more = message.get("more_body", False) and seen <= self._max_bytes
-            if seen > self._max_bytes:
-                raise self._too_large()
+            more = message.get("more_body", False) and seen <= most
+            if seen > most:
+                raise _too_large(most)
             return message
 
         return limited
@@ -52,13 +57,14 @@ class BodyLimit:
         except TimeoutError:
             raise self._too_slow() from None
 
-    def _too_large(self) -> ServeError:
-        return ServeError(Failure.TOO_LARGE, f"The request is larger than {self._max_bytes} bytes.")
-
     def _too_slow(self) -> ServeError:
         return ServeError(
             Failure.TOO_SLOW, f"Nothing more of the request came for {self._receive_seconds:g} s. Send it again."
         )
+
+
+def _too_large(most: int) -> ServeError:
+    return ServeError(Failure.TOO_LARGE, f"The request is larger than {most} bytes.")
 
 
 def _declared_bytes(scope: Scope) -> int:

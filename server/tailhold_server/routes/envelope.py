@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
 from tailhold_server.errors import Failure, ServeError
@@ -39,6 +40,11 @@ def error_response(error: ServeError) -> JSONResponse:
         headers["connection"] = "close"
     kind = _LingeringResponse if error.failure is Failure.TOO_LARGE else JSONResponse
     return kind(envelope(error), error.failure.status, headers)
+
+
+def _methods(app: FastAPI, request: Request) -> set[str]:
+    found = (route for route in app.routes if route.matches(request.scope)[0] is not Match.NONE)
+    return {method for route in found for method in getattr(route, "methods", None) or ()}
 
 
 class _LingeringResponse(JSONResponse):
@@ -72,6 +78,8 @@ def install(app: FastAPI) -> None:
         phrase = HTTPStatus(error.status_code).phrase
         response = error_response(ServeError(failure, f"{phrase}: {request.method} {request.url.path}"))
         response.headers.update(error.headers or {})
+        if failure is Failure.METHOD:  # several routes of one path: the router names the methods of the first alone
+            response.headers["allow"] = ", ".join(sorted(_methods(app, request)))
         return response
 
     @app.exception_handler(RequestValidationError)

@@ -47,6 +47,7 @@ def internal_router(service: Service, authority: Authority) -> APIRouter:
     @router.get("/v1/tuning")
     async def tuning() -> dict[str, Any]:
         """The digests and settings in force."""
+        await service.look()
         return service.tuning()
 
     @router.put(CONTENT_PATH)

@@ -16,9 +16,12 @@ _CODES = {
     Failure.METHOD: code_pb2.UNIMPLEMENTED,
     Failure.TOO_SLOW: code_pb2.DEADLINE_EXCEEDED,
     Failure.TOO_LARGE: code_pb2.RESOURCE_EXHAUSTED,
+    Failure.MEDIA_TYPE: code_pb2.INVALID_ARGUMENT,
+    Failure.HEAD_TOO_LARGE: code_pb2.RESOURCE_EXHAUSTED,
     Failure.OVERLOADED: code_pb2.RESOURCE_EXHAUSTED,
     Failure.INTERNAL: code_pb2.INTERNAL,
     Failure.UNAVAILABLE: code_pb2.UNAVAILABLE,
+    Failure.FULL: code_pb2.RESOURCE_EXHAUSTED,
 }
 
 

@@ -1,7 +1,6 @@
 """The methods of `tailhold.v1.Rag`."""
 
 import asyncio
-import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, TypeVar
@@ -12,15 +11,14 @@ from grpc_status.rpc_status import to_status
 from tailhold_server.access.authentication import Authenticator
 from tailhold_server.access.bearer import bearer_token
 from tailhold_server.access.caller import ANONYMOUS, Caller
+from tailhold_server.asking import Asking, Request
 from tailhold_server.errors import Failure, ServeError
-from tailhold_server.pipeline import Answering
-from tailhold_server.question import Question
+from tailhold_server.pipeline import Answer
 from tailhold_server.routes.chat.protocol import question
 from tailhold_server.rpc import convert
 from tailhold_server.rpc import rag_pb2 as api
 from tailhold_server.rpc.failing import status_of
 from tailhold_server.service import TRACE_HEADER, Service
-from tailhold_server.trail import Trail
 
 SERVICE = api.DESCRIPTOR.services_by_name["Rag"].full_name
 
@@ -50,14 +48,19 @@ class Rag:
             try:
                 return await method(asked, context)
             except ServeError as error:
-                self._service.telemetry.count(error.failure.outcome)
                 status = to_status(status_of(error))
                 await context.abort(status.code, status.details, status.trailing_metadata)
-            except asyncio.CancelledError:
-                self._service.telemetry.count("client_closed")
-                raise
 
         return guarded
+
+    async def _ask(self, asked: api.AskRequest, context: _Context) -> None:
+        caller = await self._caller(context)
+        async with Asking(self._service, self._told(asked, context, caller), "ask") as asking:
+            answering = await asking.admit()
+            await asking.begin()
+            if asking.trace:
+                await context.send_initial_metadata(((TRACE_HEADER.decode(), asking.trace),))
+            await self._stream(asking, answering.answer, context)
 
     async def _caller(self, context: _Context) -> Caller:
         """From the call's metadata. Raises ServeError."""
@@ -71,43 +74,26 @@ class Rag:
             self._service.telemetry.deny_for(error)
             raise
 
-    async def _ask(self, asked: api.AskRequest, context: _Context) -> None:
-        caller = await self._caller(context)
-        request = convert.chat_request(asked)
-        self._service.check_model(request.model)
-        model = request.model or self._service.model_names[0]
-        headers = {str(name): str(value) for name, value in context.invocation_metadata() or ()}
-        trail = Trail(self._service, headers, f"ask-{uuid.uuid4().hex}", model, stream=True)
+    def _told(self, asked: api.AskRequest, context: _Context, caller: Caller) -> Request:
         try:
-            await self._answer(question(request), caller, trail, context)
+            request = convert.chat_request(asked)
+            self._service.check_model(request.model)
+            put = question(request)
         except ServeError as error:
-            trail.outcome = error.failure.outcome
+            self._service.telemetry.count(error.failure.outcome)
             raise
-        finally:
-            trail.end()
+        headers = {str(name): str(value) for name, value in context.invocation_metadata() or ()}
+        model = request.model or self._service.model_names[0]
+        return Request("grpc", put, model, headers, is_streamed=True, caller=caller)
 
-    async def _answer(self, put: Question, caller: Caller, trail: Trail, context: _Context) -> None:
-        if trail.name:
-            await context.send_initial_metadata(((TRACE_HEADER.decode(), trail.name),))
-        answering = trail.answering = await self._service.answer(put, trail.request_id, caller)
-        try:
-            await self._stream(answering, trail, context)
-        finally:
-            answering.close()
-
-    async def _stream(self, answering: Answering, trail: Trail, context: _Context) -> None:
-        revision = self._service.revision_of(answering.prepared.content)
-        await self._write(context, convert.opening(answering.prepared, revision, trail.model))
-        async with aclosing(answering.steps()) as steps:
+    async def _stream(self, asking: Asking, answer: Answer, context: _Context) -> None:
+        await self._write(context, convert.opening(answer.prepared, asking.revision, asking.model))
+        async with aclosing(asking.steps()) as steps:
             async for step in steps:
                 await self._write(context, convert.piece(step))
                 if step.finish_reason:
-                    await self._write(context, convert.ending(answering.answer, step.finish_reason))
-        if not answering.is_finished:
-            raise ServeError(Failure.UNAVAILABLE, "The answer was cut: the server stops. Try again.")
-        answering.deliver()
-        trail.count("ok")
-        self._service.telemetry.observe(answering.answer)
+                    await self._write(context, convert.ending(answer, step.finish_reason))
+        asking.deliver()
 
     async def _write(self, context: _Context, part: api.AskResponse) -> None:
         """A client that takes nothing for so long has left."""

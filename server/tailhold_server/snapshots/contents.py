@@ -11,21 +11,10 @@ from pydantic import TypeAdapter
 
 from tailhold_api.index_kinds import HNSWStructure, IndexKind, IVFPQStructure
 from tailhold_api.sources import Metric
+from tailhold_server.ports import Document as Document
 from tailhold_server.snapshots import manifest as names
 from tailhold_server.snapshots.manifest import Manifest, StoredFile
 from tailhold_server.snapshots.structure import Structure, structure_files
-
-
-class Document(NamedTuple):
-    """What a citation says of a document."""
-
-    source: str
-    """Name of the corpus source."""
-    path: str
-    """Within the source."""
-    title: str
-    url: str | None
-    """Where readers find it."""
 
 
 class Place(NamedTuple):

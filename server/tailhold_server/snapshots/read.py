@@ -36,6 +36,17 @@ class StoredChunks:
         self._place_offsets = longs(files[names.PLACE_OFFSETS])
         self._passages = files[names.PASSAGES]
         self._documents = documents
+        self._document_of = np.ascontiguousarray(self._places[self._place_offsets[:-1], 0])
+
+    @property
+    def documents(self) -> Sequence[Document]:
+        """All documents, in the order of reading."""
+        return self._documents
+
+    @property
+    def document_of(self) -> NDArray[np.int64]:
+        """For each chunk the document of its first place."""
+        return self._document_of
 
     def __len__(self) -> int:
         return len(self._text_offsets) - 1
@@ -61,12 +72,17 @@ class StoredChunks:
         text = self.text(index)
         return tuple(self._source(place, text) for place in self._places[start:end].tolist())
 
-    def open_beside(self, closed: frozenset[str]) -> NDArray[np.bool_]:
-        """For each chunk, whether it stands in a corpus source that is none of these."""
-        documents = np.array([each.source not in closed for each in self._documents], dtype=np.bool_)
+    def document_beside(self, closed: frozenset[str]) -> NDArray[np.int64]:
+        """For each chunk the document of its first place beside these corpus sources; -1 where there is none."""
+        if not len(self):
+            return np.empty(0, dtype=np.int64)
+        is_open = np.array([each.source not in closed for each in self._documents], dtype=np.bool_)
+        documents, count = self._places[:, 0], len(self._places)
+        places = np.where(is_open[documents], np.arange(count), count)
         # Every chunk has a place, as was proved: no segment is empty.
-        starts = self._place_offsets[:-1]
-        return np.logical_or.reduceat(documents[self._places[:, 0]], starts) if len(starts) else documents[:0]
+        first = np.minimum.reduceat(places, self._place_offsets[:-1])
+        found: NDArray[np.int64] = np.append(documents, -1)[first]
+        return found
 
     def passage(self, index: int) -> bytes:
         """SHA-256 of what was embedded."""

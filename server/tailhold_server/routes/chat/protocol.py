@@ -1,44 +1,22 @@
 """OpenAI's request for a chat completion: small and closed; what is not carried out is refused by name."""
 
+import json
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
-from pydantic_core import ErrorDetails
+from pydantic import Field, field_validator, model_validator
 
 from tailhold_api.serving import Retrieval
-from tailhold_server.errors import ServeError, invalid
+from tailhold_server.errors import invalid
 from tailhold_server.question import Message, Question, Role
+from tailhold_server.routes.fields import CHAT, Fields
+from tailhold_server.routes.reading import Wire, read
 
-HARMLESS: dict[str, tuple[Any, ...]] = {
-    "audio": (None,),
-    "function_call": (None, "none"),
-    "functions": (None, []),
-    "logit_bias": (None, {}),
-    "logprobs": (None, False),
-    "modalities": (None, ["text"]),
-    "n": (None, 1),
-    "parallel_tool_calls": (None, True, False),
-    "prediction": (None,),
-    "reasoning_effort": (None,),
-    "response_format": (None, {"type": "text"}),
-    "service_tier": (None, "auto", "default"),
-    "store": (None, False),
-    "tool_choice": (None, "none", "auto"),
-    "tools": (None, []),
-    "top_logprobs": (None, 0),
-    "verbosity": (None,),
-    "web_search_options": (None,),
-}
-"""Fields of OpenAI's that are not carried out, with the values that ask for nothing and are accepted."""
-_ABOUT_PASSAGES = ("rag", "top_k", "topK", "max_num_results")
-"""What clients of other servers ask for more passages with."""
 _MOST = next(bound.le for bound in Retrieval.model_fields["top_k"].metadata if hasattr(bound, "le"))
 _TOP_K = f"; how many passages are looked up is the pipeline's `retrieval.topK`, at most {_MOST}"
-
-
-class _Wire(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+_NOTES = dict.fromkeys(("rag", "top_k", "topK", "max_num_results"), _TOP_K)
+"""What clients of other servers ask for more passages with."""
+_ANY_OBJECT = '{"type":"object"}'
 
 
 class WireRole(StrEnum):
@@ -50,7 +28,7 @@ class WireRole(StrEnum):
     ASSISTANT = "assistant"
 
 
-class ChatMessage(_Wire):
+class ChatMessage(Wire):
     """One message. What clients echo of earlier answers is accepted and not read."""
 
     role: WireRole
@@ -63,15 +41,47 @@ class ChatMessage(_Wire):
     tool_calls: Annotated[list[Any], Field(max_length=0)] | None = None
 
 
-class StreamOptions(_Wire):
+class StreamOptions(Wire):
     """How a stream ends."""
 
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
 
 
-class ChatRequest(_Wire):
+class FormatKind(StrEnum):
+    """What an answer has to be."""
+
+    TEXT = "text"
+    JSON_OBJECT = "json_object"
+    JSON_SCHEMA = "json_schema"
+
+
+class NamedSchema(Wire):
+    """A JSON schema with its name."""
+
+    name: str = Field(min_length=1, max_length=64)
+    description: str | None = None
+    schema_: dict[str, Any] = Field(alias="schema")
+    strict: bool | None = None
+
+
+class ResponseFormat(Wire):
+    """What an answer has to be."""
+
+    type: FormatKind
+    json_schema: NamedSchema | None = None
+
+    @model_validator(mode="after")
+    def _check_schema(self) -> Self:
+        if (self.type is FormatKind.JSON_SCHEMA) != (self.json_schema is not None):
+            raise ValueError("`json_schema` is given with the type `json_schema`, and with no other")
+        return self
+
+
+class ChatRequest(Wire):
     """A request for a chat completion."""
+
+    FIELDS: ClassVar[Fields] = CHAT
 
     messages: list[ChatMessage] = Field(min_length=1, max_length=1000)
     model: str | None = Field(None, max_length=200)
@@ -85,20 +95,12 @@ class ChatRequest(_Wire):
     stop: str | list[str] | None = None
     presence_penalty: float | None = Field(None, ge=-2, le=2)
     frequency_penalty: float | None = Field(None, ge=-2, le=2)
+    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = Field(None, max_length=300)
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(None, ge=0, le=20)
+    response_format: ResponseFormat | None = None
     user: str | None = Field(None, max_length=1000)
     safety_identifier: str | None = Field(None, max_length=1000)
-    prompt_cache_key: str | None = Field(None, max_length=1000)
-    metadata: dict[str, str] | None = Field(None, max_length=16)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_unsupported(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        for name, harmless in HARMLESS.items():
-            if name in data and not any(_is_same(data[name], value) for value in harmless):
-                raise invalid(f"`{name}` is not supported: leave it out", name, "unsupported_parameter")
-        return {name: value for name, value in data.items() if name not in HARMLESS}
 
     @field_validator("stop")
     @classmethod
@@ -116,12 +118,11 @@ class ChatRequest(_Wire):
 
 def parse(body: bytes) -> ChatRequest:
     """Read strictly. Raises ServeError that names the field."""
-    try:
-        request = ChatRequest.model_validate_json(body, strict=True)
-    except ValidationError as error:
-        raise _as_invalid(error) from None
+    request = read(ChatRequest, body, _NOTES)
     if request.stream_options is not None and not request.stream:
         raise invalid("`stream_options` is allowed only with `stream: true`", "stream_options")
+    if request.top_logprobs and not request.logprobs:
+        raise invalid("`top_logprobs` is allowed only with `logprobs: true`", "top_logprobs")
     return request
 
 
@@ -141,7 +142,23 @@ def question(request: ChatRequest) -> Question:
         stop=stop,
         presence_penalty=request.presence_penalty or 0.0,
         frequency_penalty=request.frequency_penalty or 0.0,
+        logit_bias=_bias(request.logit_bias or {}),
+        logprobs=(request.top_logprobs or 0) if request.logprobs else None,
+        json_schema=_schema(request.response_format),
     )
+
+
+def _bias(given: dict[str, float]) -> tuple[tuple[int, float], ...]:
+    for token in given:
+        if not (token.isascii() and token.isdigit() and len(token) < 10):
+            raise invalid(f"`logit_bias`: `{token[:50]}` is no token id", "logit_bias")
+    return tuple(sorted((int(token), bias) for token, bias in given.items()))
+
+
+def _schema(form: ResponseFormat | None) -> str | None:
+    if form is None or form.type is FormatKind.TEXT:
+        return None
+    return json.dumps(form.json_schema.schema_) if form.json_schema else _ANY_OBJECT
 
 
 def _message(place: int, message: ChatMessage) -> Message:
@@ -162,28 +179,3 @@ def _part(where: str, part: dict[str, Any]) -> str:
     if not isinstance(text, str):
         raise invalid(f"{where}: `text` must be a string", where)
     return text
-
-
-def _is_same(value: Any, harmless: Any) -> bool:
-    return type(value) is type(harmless) and bool(value == harmless)
-
-
-def _as_invalid(error: ValidationError) -> ServeError:
-    """Names the first error, within its field the innermost: of a union, the branch that fits best."""
-    errors = error.errors(include_url=False, include_input=False)
-    where = _where(errors[0])
-    first = max((each for each in errors if _where(each)[: len(where)] == where), key=lambda each: len(_where(each)))
-    param = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in _where(first)).removeprefix(".")
-    if first["type"] == "extra_forbidden":
-        more = _TOP_K if param in _ABOUT_PASSAGES else ""
-        return invalid(f"`{param}` is not a field of this API: leave it out{more}", param, "unknown_parameter")
-    return invalid(f"`{param}`: {first['msg']}" if param else first["msg"], param or None)
-
-
-def _where(error: ErrorDetails) -> list[int | str]:
-    return [part for part in error["loc"] if not _is_branch(part)]
-
-
-def _is_branch(part: int | str) -> bool:
-    """Names of a union's branches, which pydantic puts into the path."""
-    return isinstance(part, str) and (part in ("str", "constrained-list") or part.startswith("list["))

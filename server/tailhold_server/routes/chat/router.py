@@ -2,8 +2,7 @@
 
 import asyncio
 import time
-import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 
 import orjson
@@ -13,19 +12,22 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from tailhold_server import sse
-from tailhold_server.access.caller import Caller, caller_of
-from tailhold_server.errors import Failure, ServeError
-from tailhold_server.pipeline import Answering
+from tailhold_server.access.caller import caller_of
+from tailhold_server.asking import Asking
+from tailhold_server.asking import Request as Told
+from tailhold_server.errors import ServeError
+from tailhold_server.pipeline import Answer
+from tailhold_server.ports import TokenOdds
 from tailhold_server.question import Question
 from tailhold_server.routes.chat.protocol import ChatRequest, parse, question
 from tailhold_server.routes.chat.wire import Frame, completion, first_chunk, step_chunk, usage_chunk
 from tailhold_server.routes.envelope import envelope
+from tailhold_server.routes.reading import body_of, json_body
 from tailhold_server.service import REVISION_HEADER, TRACE_HEADER, Service
-from tailhold_server.trail import Trail
 
 PATH = "/v1/chat/completions"
 
-_BODY = {"required": True, "content": {"application/json": {"schema": ChatRequest.model_json_schema()}}}
+_BODY = json_body(ChatRequest)
 
 
 def chat_router(service: Service) -> APIRouter:
@@ -36,9 +38,9 @@ def chat_router(service: Service) -> APIRouter:
     async def chat(request: Request) -> Response:
         """Answer a question from the indexed documents, at once or as a stream."""
         try:
-            asked = parse(await request.body())
+            asked = parse(await body_of(request))
             service.check_model(asked.model)
-            return Completion(service, asked, question(asked), caller_of(request.scope), request.headers)
+            return Completion(service, asked, question(asked), request)
         except ServeError as error:
             service.telemetry.count(error.failure.outcome)
             raise
@@ -55,17 +57,20 @@ class Completion(Response):
     A client that takes nothing for `send_seconds` has left as well.
     """
 
-    def __init__(
-        self, service: Service, asked: ChatRequest, put: Question, caller: Caller, headers: Mapping[str, str]
-    ) -> None:
+    def __init__(self, service: Service, asked: ChatRequest, put: Question, request: Request) -> None:
         super().__init__()
         self._service = service
-        self._asked = asked
-        self._question = put
-        self._caller = caller
-        self._request_id = f"chatcmpl-{uuid.uuid4().hex}"
-        self._model = asked.model or service.model_names[0]
-        self._trail = Trail(service, headers, self._request_id, self._model, stream=bool(asked.stream))
+        self._is_streamed = bool(asked.stream)
+        self._wants_usage = self._is_streamed and asked.wants_usage
+        self._told = Told(
+            "chat",
+            put,
+            asked.model or service.model_names[0],
+            request.headers,
+            self._is_streamed,
+            caller_of(request.scope),
+            asked.safety_identifier or asked.user,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises ServeError for as long as nothing was sent."""
@@ -77,86 +82,68 @@ class Completion(Response):
             leave.cancel()
             if not work.done():
                 work.cancel()
-        try:
-            with suppress(asyncio.CancelledError):
-                await work
-            if work.cancelled():
-                self._trail.count("client_closed")
-        finally:
-            self._trail.end()
+        with suppress(asyncio.CancelledError):
+            await work
 
     async def _respond(self, send: Send) -> None:
-        try:
-            answering = await self._service.answer(self._question, self._request_id, self._caller)
-        except ServeError as error:
-            self._trail.count(error.failure.outcome)
-            raise
-        self._trail.answering = answering
-        frame = Frame(
-            self._request_id,
-            int(time.time()),
-            self._model,
-            self._service.revision_of(answering.prepared.content),
-            bool(self._asked.stream) and self._asked.wants_usage,
-            self._trail.name,
-        )
-        try:
-            await (self._stream if self._asked.stream else self._whole)(answering, frame, send)
-        finally:
-            answering.close()
+        async with Asking(self._service, self._told, "chatcmpl") as asking:
+            answering = await asking.admit()
+            frame = Frame(
+                asking.request_id,
+                int(time.time()),
+                self._told.model,
+                asking.revision,
+                self._wants_usage,
+                asking.trace,
+            )
+            await (self._stream if self._is_streamed else self._whole)(asking, answering.answer, frame, send)
 
-    async def _whole(self, answering: Answering, frame: Frame, send: Send) -> None:
+    async def _whole(self, asking: Asking, answer: Answer, frame: Frame, send: Send) -> None:
         texts, reason = [], "stop"
-        try:
-            async with aclosing(answering.steps()) as steps:
-                async for step in steps:
-                    texts.append(step.text)
-                    reason = step.finish_reason or reason
-        except ServeError as error:
-            self._trail.count(error.failure.outcome)
-            raise
-        body = orjson.dumps(completion(frame, "".join(texts), reason, answering.answer))
+        odds: list[TokenOdds] = []
+        async with aclosing(asking.steps()) as steps:
+            async for step in steps:
+                texts.append(step.text)
+                odds += step.odds
+                reason = step.finish_reason or reason
+        body = orjson.dumps(completion(frame, "".join(texts), reason, answer, odds))
         headers = (
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
             *_said_of(frame),
-            *answering.headers,
+            *asking.headers,
         )
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
-        self._ended_well(answering)
+        asking.deliver()
 
-    async def _stream(self, answering: Answering, frame: Frame, send: Send) -> None:
-        headers = (*sse.HEADERS, *_said_of(frame), *answering.headers)
+    async def _stream(self, asking: Asking, answer: Answer, frame: Frame, send: Send) -> None:
+        await asking.begin()
+        headers = (*sse.HEADERS, *_said_of(frame), *asking.headers)
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         pulse = Pulse(send, self._service.comment_seconds)
         try:
-            await pulse.send(sse.event(first_chunk(frame, answering.prepared)))
-            await self._steps(answering, frame, pulse.send)
+            await pulse.send(sse.event(first_chunk(frame, answer.prepared)))
+            await _steps(asking, answer, frame, pulse.send)
         except ServeError as error:
-            self._trail.count(error.failure.outcome)
+            await asking.fail(error)
             await pulse.send(sse.event(envelope(error)) + sse.DONE)
         finally:
             pulse.stop()
         await send({"type": "http.response.body", "body": b""})
 
-    async def _steps(self, answering: Answering, frame: Frame, write: Callable[[bytes], Awaitable[None]]) -> None:
-        async with aclosing(answering.steps()) as steps:
-            async for step in steps:
-                chunk = sse.event(step_chunk(frame, step, answering.answer))
-                await write(chunk + self._ending(answering, frame) if step.finish_reason else chunk)
-        if not answering.is_finished:
-            raise ServeError(Failure.UNAVAILABLE, "The answer was cut: the server stops. Try again.")
-        self._ended_well(answering)
 
-    def _ending(self, answering: Answering, frame: Frame) -> bytes:
-        usage = sse.event(usage_chunk(frame, answering.answer)) if frame.with_usage else b""
-        return usage + sse.DONE
+async def _steps(asking: Asking, answer: Answer, frame: Frame, write: Callable[[bytes], Awaitable[None]]) -> None:
+    async with aclosing(asking.steps()) as steps:
+        async for step in steps:
+            chunk = sse.event(step_chunk(frame, step, answer))
+            await write(chunk + _ending(answer, frame) if step.finish_reason else chunk)
+    asking.deliver()
 
-    def _ended_well(self, answering: Answering) -> None:
-        answering.deliver()
-        self._trail.count("ok")
-        self._service.telemetry.observe(answering.answer)
+
+def _ending(answer: Answer, frame: Frame) -> bytes:
+    usage = sse.event(usage_chunk(frame, answer)) if frame.with_usage else b""
+    return usage + sse.DONE
 
 
 class Pulse:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tailhold_server.citations import Citation
 from tailhold_server.pipeline import Answer, Prepared, Step
+from tailhold_server.ports import Likely, TokenOdds
 from tailhold_server.sources import annotation_body, source_body
 
 
@@ -35,7 +36,7 @@ def step_chunk(frame: Frame, step: Step, answer: Answer) -> dict[str, Any]:
     delta: dict[str, Any] = {"content": step.text}
     if step.citations:
         delta["annotations"] = _indexed(step.citations, answer)
-    chunk = _chunk(frame, delta, step.finish_reason)
+    chunk = _chunk(frame, delta, step.finish_reason, step.odds)
     if step.finish_reason:
         chunk["tailhold"] = _ending_part(frame, answer)
     return chunk
@@ -46,10 +47,12 @@ def usage_chunk(frame: Frame, answer: Answer) -> dict[str, Any]:
     return _base(frame, "chat.completion.chunk") | {"choices": [], "usage": usage_body(answer)}
 
 
-def completion(frame: Frame, text: str, finish_reason: str, answer: Answer) -> dict[str, Any]:
+def completion(
+    frame: Frame, text: str, finish_reason: str, answer: Answer, odds: Sequence[TokenOdds] = ()
+) -> dict[str, Any]:
     """The whole answer at once."""
     message = {"role": "assistant", "content": text, "refusal": None, "annotations": _annotations(answer)}
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason}
+    choice = {"index": 0, "message": message, "logprobs": _logprobs(odds), "finish_reason": finish_reason}
     said = _sources_part(frame, answer.prepared) | _ending_part(frame, answer)
     return _base(frame, "chat.completion") | {
         "choices": [choice],
@@ -73,10 +76,24 @@ def _base(frame: Frame, kind: str) -> dict[str, Any]:
     return {"id": frame.request_id, "object": kind, "created": frame.created, "model": frame.model}
 
 
-def _chunk(frame: Frame, delta: dict[str, Any], finish_reason: str | None) -> dict[str, Any]:
-    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+def _chunk(
+    frame: Frame, delta: dict[str, Any], finish_reason: str | None, odds: Sequence[TokenOdds] = ()
+) -> dict[str, Any]:
+    choice = {"index": 0, "delta": delta, "logprobs": _logprobs(odds), "finish_reason": finish_reason}
     usage: dict[str, Any] = {"usage": None} if frame.with_usage else {}
     return _base(frame, "chat.completion.chunk") | {"choices": [choice]} | usage
+
+
+def _logprobs(odds: Sequence[TokenOdds]) -> dict[str, Any] | None:
+    if not odds:
+        return None
+    told = [_likely(each) | {"top_logprobs": [_likely(other) for other in each.top]} for each in odds]
+    return {"content": told, "refusal": None}
+
+
+def _likely(each: Likely) -> dict[str, Any]:
+    """JSON has no infinity: what cannot be drawn at all is said to be as unlikely as OpenAI says it."""
+    return {"token": each.token, "logprob": max(each.logprob, -9999.0), "bytes": list(each.token.encode())}
 
 
 def _sources_part(frame: Frame, prepared: Prepared) -> dict[str, Any]:

@@ -1,0 +1,84 @@
+"""`tailhold audit`: prove that records are as they were written, and read them."""
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tailhold.target import CommandError, Target
+from tailhold_api import names
+from tailhold_api.codec import load_lenient
+from tailhold_api.status import Status
+from tailhold_server.audit.record import Head, Record
+from tailhold_server.audit.verify import ONLY, Chain, Finding, records_of
+from tailhold_server.audit.verify import verify as verified
+
+INTACT, BROKEN, TORN = 0, 1, 3
+_HEAD = re.compile(r"(?:([A-Za-z0-9.-]+)=)?(\d+):([0-9a-f]{64})")
+
+
+def verify(folder: Path, heads: Iterable[str], pipeline: str, target: Target | None) -> int:
+    """Print what was found. Returns the exit code: 0 intact, 1 not, 3 intact but for a last line that is not whole."""
+    wanted = dict(map(_head, heads)) | (_heads_of(target, pipeline) if target else {})
+    if not folder.is_dir():
+        raise CommandError(f"{folder} is not a folder")
+    report = verified(folder, wanted)
+    if not report.chains and not report.findings:
+        raise CommandError(f"no audit records below {folder}")
+    for chain in report.chains:
+        print("\n".join(_told(chain, wanted)))
+    for finding in report.findings:
+        print(f"BROKEN {_place(finding)}: {finding.words}", file=sys.stderr)
+    for torn in report.torn:
+        print(f"{_place(torn)}: incomplete last line: the process ended while writing", file=sys.stderr)
+    return BROKEN if report.findings else TORN if report.torn else INTACT
+
+
+def show(folder: Path, request: str, client: str) -> Iterator[dict[str, Any]]:
+    """Answers, each with what is recorded of its beginning and its end."""
+    begun: dict[str, Record] = {}
+    for record in records_of(folder):
+        if record["kind"] == "begun":
+            if (request in ("", record["request"])) and (client in ("", record["client"])):
+                begun[record["request"]] = record
+        elif record["kind"] == "ended" and (first := begun.pop(record["request"], None)):
+            yield {"begun": _own(first), "ended": _own(record)}
+    yield from ({"begun": _own(each), "ended": None} for each in begun.values())
+
+
+def _own(record: Record) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name not in ("v", "kind", "prev")}
+
+
+def _told(chain: Chain, heads: Mapping[str, Head]) -> Iterator[str]:
+    whole = "broken" if chain.findings else "intact"
+    yield f"{chain.folder}: {chain.records} records in {chain.files} files, {whole}"
+    yield f"  head {chain.head.sequence}:{chain.head.hash}"
+    if chain.pod not in heads:
+        yield "  no head from elsewhere to compare with: give --head or --pipeline to see that the end is not cut off"
+    if not chain.stopped:
+        yield "  no last record says that nothing follows: it is still written, or its process was killed"
+    if chain.interrupted:
+        yield f"  {len(chain.interrupted)} answers without a recorded end: they run, or were interrupted"
+
+
+def _place(finding: Finding) -> str:
+    return f"{finding.file}:{finding.line}" if finding.line else str(finding.file)
+
+
+def _head(text: str) -> tuple[str, Head]:
+    match = _HEAD.fullmatch(text)
+    if not match:
+        raise CommandError(f"--head {text}: give it as SEQ:HASH or POD=SEQ:HASH, as /v1/tuning tells it")
+    return match[1] or ONLY, Head(int(match[2]), match[3])
+
+
+def _heads_of(target: Target, pipeline: str) -> dict[str, Head]:
+    """What the operator saw last of each pod."""
+    namespace, _, name = pipeline.rpartition("/")
+    found = target.get(names.PLURAL, name, *(("-n", namespace) if namespace else ()))
+    if found is None:
+        raise CommandError(f"there is no RagPipeline {pipeline}")
+    status = load_lenient(Status, found.get("status") or {})
+    return {each.pod: Head(each.sequence, each.hash) for each in status.audit}

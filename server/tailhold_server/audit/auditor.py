@@ -1,0 +1,253 @@
+"""What the surfaces tell: an answer begins, says text, ends. Records are made of it, or nothing where audit is off."""
+
+import asyncio
+import hashlib
+import time
+from array import array
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from tailhold_api.audit import OnFailure, Recording, Records
+from tailhold_server.audit.journal import Journal, NotRecordedError
+from tailhold_server.audit.record import stamp
+from tailhold_server.audit.redact import redact
+from tailhold_server.errors import Failure, ServeError
+from tailhold_server.pipeline import Answering
+from tailhold_server.question import Question
+
+CALLER = "tailhold.caller"
+"""Where the ASGI scope has who asks."""
+_WAIT_SECONDS = 10.0
+"""A disk that takes longer counts as failed: a mount that hangs must not hang every answer."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an answer is asked for with, whatever the surface."""
+
+    question: Question
+    surface: str
+    """`chat` for `/v1/chat/completions`."""
+    caller: Any = None
+    """Has `client` and `tenant`; None is anonymous."""
+    user: str | None = None
+    """Whom the client says that it asks for."""
+    streamed: bool = False
+    revision: str = ""
+
+
+class Trail(Protocol):
+    """The records of one answer."""
+
+    async def begun(self) -> None:
+        """Returns when the disk knows of the answer: nothing of it may be sent before. Raises ServeError."""
+
+    def said(self, text: str) -> None:
+        """The answer gained text."""
+
+    async def ended(self, outcome: str, finish_reason: str | None = None) -> None:
+        """Returns when the disk knows how it ended: its last bytes may not be sent before, nor its first where `begun`
+        was not waited for. Raises ServeError."""
+
+    def left(self, outcome: str) -> None:
+        """It ended and nobody waits; nothing where `ended` was called."""
+
+
+class Auditor(Protocol):
+    """Keeps records, or does not."""
+
+    def opened(self, answering: Answering, asked: Asked) -> Trail:
+        """An answer is about to be written."""
+
+    def head(self) -> dict[str, Any]:
+        """`sequence` and `hash` of the last record on the disk, for whoever keeps them elsewhere; empty for none."""
+
+    async def close(self) -> None:
+        """Write what waits."""
+
+
+class NoTrail:
+    """Nothing is kept."""
+
+    async def begun(self) -> None:
+        """At once."""
+
+    def said(self, text: str) -> None:
+        """Not kept."""
+
+    async def ended(self, outcome: str, finish_reason: str | None = None) -> None:
+        """At once."""
+
+    def left(self, outcome: str) -> None:
+        """Not kept."""
+
+
+class NoAuditor:
+    """Audit is off: no sink is given."""
+
+    _trail = NoTrail()
+
+    def opened(self, answering: Answering, asked: Asked) -> Trail:
+        """The one that keeps nothing."""
+        return self._trail
+
+    def head(self) -> dict[str, Any]:
+        """None."""
+        return {}
+
+    async def close(self) -> None:
+        """Nothing waits."""
+
+
+class ChainAuditor:
+    """Keeps records in the pod's chain."""
+
+    def __init__(self, journal: Journal, pod_digest: str) -> None:
+        self._journal = journal
+        self._pod_digest = pod_digest
+
+    def opened(self, answering: Answering, asked: Asked) -> Trail:
+        """Its first record is on its way to the disk."""
+        return ChainTrail(self._journal, answering, asked, self._pod_digest)
+
+    def head(self) -> dict[str, Any]:
+        """As it is on the disk."""
+        head = self._journal.head
+        return {"sequence": head.sequence, "hash": head.hash}
+
+    async def close(self) -> None:
+        """Off the event loop."""
+        await asyncio.to_thread(self._journal.close)
+
+
+class ChainTrail:
+    """Two records: `begun` with what is known before the first byte, `ended` with what is known before the last."""
+
+    def __init__(self, journal: Journal, answering: Answering, asked: Asked, pod_digest: str) -> None:
+        self._journal = journal
+        self._answer = answering.answer
+        self._request_id = answering.prepared.request_id
+        self._recording = answering.prepared.content.part.recording
+        self._hash = hashlib.sha256()
+        self._characters = 0
+        self._texts: list[str] | None = [] if self._recording.records is Records.TEXTS else None
+        self._is_over = False
+        self._is_lost = False
+        at = stamp(time.time())
+        self._first = journal.put(
+            lambda: {"kind": "begun", "time": at, **_begun(answering, asked, pod_digest, self._recording)}
+        )
+
+    async def begun(self) -> None:
+        """Raises ServeError where the pipeline refuses answers without a record."""
+        await self._on_disk(self._first)
+
+    def said(self, text: str) -> None:
+        """Hashed as it comes."""
+        self._hash.update(text.encode(errors="replace"))
+        self._characters += len(text)
+        if self._texts is not None:
+            self._texts.append(text)
+
+    async def ended(self, outcome: str, finish_reason: str | None = None) -> None:
+        """Raises ServeError where the pipeline refuses answers without a record."""
+        self._is_over = True
+        ending = self._journal.put(self._ending(outcome, finish_reason))
+        await self._on_disk(self._first)
+        await self._on_disk(ending)
+
+    def left(self, outcome: str) -> None:
+        """Nobody is there to wait for."""
+        if not self._is_over:
+            self._is_over = True
+            self._first.add_done_callback(_heard)
+            self._journal.leave(self._ending(outcome, None))
+
+    def _ending(self, outcome: str, finish_reason: str | None) -> Callable[[], dict[str, Any]]:
+        at, answer = stamp(time.time()), self._answer
+        said = {"sha256": self._hash.hexdigest(), "characters": self._characters}
+        usage = {
+            "promptTokens": len(answer.prepared.prompt_ids),
+            "completionTokens": answer.completion_tokens,
+            "cachedTokens": answer.cached_tokens,
+        }
+        cited = sorted({citation.number for citation in answer.citations})
+        ended = {
+            "kind": "ended",
+            "time": at,
+            "request": self._request_id,
+            "outcome": outcome,
+            "finishReason": finish_reason,
+            "answer": said,
+            "usage": usage,
+            "cited": cited,
+        }
+        texts, redactions = self._texts, self._recording.redaction
+        if texts is None:
+            return lambda: ended
+        return lambda: ended | {"text": redact(_legible("".join(texts)), redactions)}
+
+    async def _on_disk(self, record: "asyncio.Future[None]") -> None:
+        try:
+            await asyncio.wait_for(asyncio.shield(record), _WAIT_SECONDS)
+        except (NotRecordedError, TimeoutError):
+            record.add_done_callback(_heard)
+            if self._recording.on_failure is OnFailure.REFUSE:
+                words = "The answer's audit record cannot be written, so it is not given. Try again later."
+                raise ServeError(Failure.UNAVAILABLE, words, retry_after_seconds=5) from None
+            if not self._is_lost:
+                self._is_lost = True
+                self._journal.lose()
+
+
+def _begun(answering: Answering, asked: Asked, pod_digest: str, recording: Recording) -> dict[str, Any]:
+    """What is known before an answer's first byte. Called in the writer's thread."""
+    prepared = answering.prepared
+    content, prompt = prepared.content, prepared.prompt_ids
+    known = {
+        "request": prepared.request_id,
+        "surface": asked.surface,
+        "streamed": asked.streamed,
+        "client": str(getattr(asked.caller, "client", None) or "anonymous"),
+        "tenant": str(getattr(asked.caller, "tenant", None) or ""),
+        "revision": asked.revision,
+        "digests": {
+            "pod": pod_digest,
+            "content": content.digest,
+            "snapshot": content.index.snapshot,
+            "embedder": content.index.fingerprint,
+        },
+        "question": {"sha256": _sha256(asked.question.text)},
+        "prompt": {"tokens": len(prompt), "sha256": hashlib.sha256(array("I", prompt).tobytes()).hexdigest()},
+        "chunks": [{"key": source.key, "score": round(source.score, 6)} for source in prepared.sources],
+        "dropped": prepared.dropped,
+        "truncated": prepared.truncated,
+        "sampling": asdict(prepared.sampling),
+    }
+    if asked.user:
+        known["user"] = {"sha256": _sha256(asked.user)}
+    return known if recording.records is Records.DIGESTS else known | _texts(asked, recording)
+
+
+def _texts(asked: Asked, recording: Recording) -> dict[str, Any]:
+    def kept(text: str) -> str:
+        return redact(_legible(text), recording.redaction)
+
+    messages = [{"role": each.role.value, "text": kept(each.text)} for each in asked.question.messages]
+    return {"messages": messages} | ({"userName": kept(asked.user)} if asked.user else {})
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
+
+
+def _legible(text: str) -> str:
+    """Without halves of surrogate pairs, which no UTF-8 has."""
+    return text.encode(errors="replace").decode()
+
+
+def _heard(record: "asyncio.Future[None]") -> None:
+    """A failure that nobody waits for is told of by the journal."""
+    if not record.cancelled():
+        record.exception()

@@ -1,0 +1,1 @@
+"""OpenAI's vector stores: a pipeline is one of them."""

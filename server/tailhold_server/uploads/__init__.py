@@ -1,0 +1,1 @@
+"""Documents that clients hand over, on a volume that pods share."""
