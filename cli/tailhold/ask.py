@@ -1,8 +1,10 @@
 """Asking a served pipeline: the answer as it streams, its sources, and the time of each stage."""
 
 import json
+import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -24,26 +26,51 @@ class Answer:
     """The trace's id, empty where the server traces nothing."""
 
 
+_TRUST = "name the authority of its certificate with --ca-file"
+
+
 class AskError(Exception):
     """The server refused or failed; the message is its own."""
 
 
-def ask(url: str, question: str, *, on_text: Callable[[str], None], max_tokens: int | None = None) -> Answer:
-    """Ask over the OpenAI surface at `url` (ending in /v1), streamed. Raises AskError."""
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a pipeline is served, and how it is spoken to."""
+
+    url: str
+    """Ending in /v1."""
+    api_key: str | None = None
+    ca_file: Path | None = None
+    """PEM file of the authorities that sign the server's certificate; the system's without it."""
+
+    def client(self) -> httpx.Client:
+        """For requests to it. Raises AskError."""
+        headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+        try:
+            verify = ssl.create_default_context(cafile=self.ca_file) if self.ca_file else True
+        except (OSError, ssl.SSLError) as error:
+            raise AskError(f"{self.ca_file} holds no certificates of authorities: {error}") from error
+        return httpx.Client(headers=headers, verify=verify, timeout=httpx.Timeout(300, connect=5))
+
+
+def ask(endpoint: Endpoint, question: str, *, on_text: Callable[[str], None], max_tokens: int | None = None) -> Answer:
+    """Ask over the OpenAI surface, streamed. Raises AskError."""
     body: dict[str, Any] = {
         "messages": [{"role": "user", "content": question}],
         "stream": True,
         "temperature": 0,
     }
     body |= {"max_tokens": max_tokens} if max_tokens else {}
-    return _collected(_events(url, body), on_text)
+    return _collected(_events(endpoint, body), on_text)
 
 
-def _events(url: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _events(endpoint: Endpoint, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    url = endpoint.url
     try:
-        with httpx.stream(
-            "POST", f"{url.rstrip('/')}/chat/completions", json=body, timeout=httpx.Timeout(300, connect=5)
-        ) as response:
+        with (
+            endpoint.client() as client,
+            client.stream("POST", f"{url.rstrip('/')}/chat/completions", json=body) as response,
+        ):
             if response.status_code != httpx.codes.OK:
                 response.read()
                 raise AskError(error_text(response) + _hint(url, response.status_code))
@@ -51,10 +78,13 @@ def _events(url: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 if line.startswith("data: ") and line != "data: [DONE]":
                     yield json.loads(line[6:])
     except httpx.HTTPError as error:
-        raise AskError(f"no answer from {url}: {error}; name the pipeline's address with --url") from error
+        step = _TRUST if "CERTIFICATE_VERIFY_FAILED" in str(error) else "name the pipeline's address with --url"
+        raise AskError(f"no answer from {url}: {error}; {step}") from error
 
 
 def _hint(url: str, status: int) -> str:
+    if status == httpx.codes.UNAUTHORIZED:
+        return "; give your key with --api-key or in TAILHOLD_API_KEY"
     base = url.rstrip("/")
     return "" if status != httpx.codes.NOT_FOUND or base.endswith("/v1") else f"; the URL ends in /v1: --url {base}/v1"
 

@@ -4,19 +4,19 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from tailhold.ask import Answer, ask
+from tailhold.ask import Answer, Endpoint, ask
 from tailhold.waterfall import waterfall
 
 
 def print_answer(
-    console: Console, url: str, question: str, max_tokens: int | None = None, *, trace: bool = False
+    console: Console, endpoint: Endpoint, question: str, max_tokens: int | None = None, *, trace: bool = False
 ) -> Answer:
     """Ask, print the text as it streams, then sources (cited ones marked) and the time of each stage.
 
     With `trace` each stage has a line and a bar, and the trace's id stands below.
     """
     answer = ask(
-        url,
+        endpoint,
         question,
         max_tokens=max_tokens,
         on_text=lambda text: console.print(text, end="", markup=False, highlight=False, soft_wrap=True),

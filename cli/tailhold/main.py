@@ -141,7 +141,12 @@ def serve(
         str | None, typer.Option(help="Send traces to this collector, as http://127.0.0.1:4318 (OTLP over HTTP).")
     ] = None,
 ) -> None:
-    """Serve a RagPipeline here, without a cluster: the same program that the pods run."""
+    """Serve a RagPipeline here, without a cluster: the same program that the pods run.
+
+    What lies in claims and Secrets in a cluster lies in folders here, each of its name, below ~/.cache/tailhold/claims
+    and ~/.cache/tailhold/secrets, or what TAILHOLD_CLAIMS and TAILHOLD_SECRETS name: a key of `server.auth` is the file
+    secrets/NAME/CLIENT, a certificate of `server.tls` secrets/NAME/tls.crt and tls.key.
+    """
     from tailhold.serve import serve as run
 
     everywhere = "0.0.0.0"  # noqa: S104  a pod is reached from outside
@@ -236,12 +241,20 @@ def ask(
     question: Annotated[str, typer.Argument(help="What you want to know.")],
     url: Annotated[str, typer.Option(help="Where the pipeline is served, ending in /v1.")] = "http://127.0.0.1:8000/v1",
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer.")] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option(envvar="TAILHOLD_API_KEY", show_envvar=True, help="Your key or token; better in the variable."),
+    ] = None,
+    ca_file: Annotated[
+        Path | None, typer.Option(help="PEM file of the authority of the server's certificate.", dir_okay=False)
+    ] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Show where the time went, stage by stage.")] = False,
 ) -> None:
     """Ask a served pipeline; the answer streams, sources and the time of each stage follow."""
+    from tailhold.ask import Endpoint
     from tailhold.asking import print_answer
 
-    print_answer(Console(), url, question, max_tokens, trace=trace)
+    print_answer(Console(), Endpoint(url, api_key, ca_file), question, max_tokens, trace=trace)
 
 
 @app.command()

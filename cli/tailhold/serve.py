@@ -130,6 +130,7 @@ def _from_manifest(path: Path) -> _Made:
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # a bar for loading weights says nothing of ours
     here(os.environ)
     trust_given(os.environ)
+    os.environ.setdefault("TAILHOLD_SECRETS", str(cache_folder() / "secrets"))
     staged = _staged(spec)
     content = content_part(spec, _snapshot(spec, manifest.rebuild, staged))
     return _Made(manifest.name, spec, manifest.rebuild, content, staged)

@@ -8,6 +8,7 @@ import yaml
 from rich.console import Console
 
 from tailhold import provision, watch
+from tailhold.ask import Endpoint
 from tailhold.asking import print_answer
 from tailhold.closing import print_next_steps
 from tailhold.demo import EMBEDDER, claims_folder, snapshots_folder
@@ -47,7 +48,7 @@ def run(console: Console, *, full: bool) -> None:
     for question in questions[:ASKED]:
         console.rule()
         console.print(f"[bold]{question.text}[/bold]")
-        print_answer(console, url, question.text, ANSWER_TOKENS)
+        print_answer(console, Endpoint(url), question.text, ANSWER_TOKENS)
     _print_hit_rate(console, cluster, pipeline)
     _print_next(console, cluster, url, time.monotonic() - start)
 

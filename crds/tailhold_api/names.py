@@ -45,8 +45,9 @@ CONFIG_MAPS_FOLDER = "/var/lib/tailhold/configmaps"
 """ConfigMaps that are corpus sources are mounted here in the index Job, each in a folder of its name."""
 IMAGES_FOLDER = "/var/lib/tailhold/images"
 """Image volumes are mounted here, each in a folder named by `image_folder`."""
-SECRETS_FOLDER = f"{CONFIG_FOLDER}/secrets"
-"""Secrets that files are fetched with are mounted here, each in a folder of its name, each key a file."""
+SECRETS_FOLDER = "/var/lib/tailhold/secrets"
+"""Secrets that the serving program reads, or that files are fetched with, are mounted here, each in a folder of its
+name, each key a file."""
 TRUST_FOLDER = f"{CONFIG_FOLDER}/trust"
 """Certificates of the company's authorities are mounted here."""
 CACHE_FOLDER = "/var/cache/tailhold"
@@ -84,6 +85,11 @@ def image_folder(reference: str) -> str:
     return hashlib.sha256(reference.encode()).hexdigest()[:16]
 
 
+def service_host(service: str, namespace: str) -> str:
+    """A Service's name as other namespaces call it."""
+    return f"{service}.{namespace}.svc"
+
+
 def stage_metric(name: str) -> str:
     """The full name of one of the server's metrics."""
     return f"tailhold_{name}"
@@ -98,6 +104,9 @@ METRIC_AUDIT_RECORDS = stage_metric("audit_records_total")
 METRIC_AUDIT_LOST = stage_metric("audit_lost_total")
 METRIC_AUDIT_SECONDS = stage_metric("audit_commit_duration_seconds")
 METRIC_REQUESTS = stage_metric("requests_total")
+METRIC_DENIED = stage_metric("denied_total")
+METRIC_ACCESS_CURRENT = stage_metric("access_current")
+METRIC_CERTIFICATE_EXPIRES = stage_metric("certificate_expiry_timestamp_seconds")
 METRIC_INFO = stage_metric("revision_info")
 METRIC_PREFILL_RATE = stage_metric("prefill_tokens_per_second")
 METRIC_DECODE_RATE = stage_metric("decode_tokens_per_second")

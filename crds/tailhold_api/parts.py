@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, get_args
 from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
+from tailhold_api.access import Limits, Tenant
 from tailhold_api.audit import AuditSink, Recording
 from tailhold_api.codec import digest
 from tailhold_api.engine import Engine
@@ -15,8 +16,8 @@ from tailhold_api.observability import Observability
 from tailhold_api.placement import Placement
 from tailhold_api.pod import Pod
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
-from tailhold_api.sources import Corpus, Metric, SnapshotSource, SnapshotStore, Uploads
-from tailhold_api.spec import Server, Spec
+from tailhold_api.sources import UPLOADS, Corpus, Metric, SnapshotSource, SnapshotStore, Uploads
+from tailhold_api.spec import Program, Spec
 
 SHORT = 10
 """Hex digits of a digest that stand in names: at a billion revisions the chance of two alike is under one in two
@@ -38,7 +39,7 @@ class PodPart(Model):
     """Where the pod runs."""
     pod: Pod = part(Pod)
     """What the cluster's own rules ask of it."""
-    server: Server = part(Server)
+    server: Program = part(Program)
     """The serving program."""
     observability: Observability = part(Observability)
     """What the server says about itself."""
@@ -69,6 +70,16 @@ class ContentPart(Model):
     """When a question is refused."""
     recording: Recording = part(Recording)
     """What is recorded of an answer, where the pod has a sink."""
+    limits: Limits = part(Limits)
+    """How much one client may ask."""
+    tenants: dict[str, Tenant] = Field(default={})
+    """The tenant of each client that has a key."""
+    open_to: dict[str, tuple[Tenant, ...]] = Field(default={})
+    """By corpus source the tenants that it is open to; sources that are open to everybody are left out."""
+
+    def closed_to(self, tenant: str) -> frozenset[str]:
+        """The corpus sources that nothing may be told of; an empty tenant is none of any list."""
+        return frozenset(source for source, tenants in self.open_to.items() if tenant not in tenants)
 
 
 class BuildPart(Model):
@@ -103,12 +114,12 @@ def pod_part(pipeline: str, spec: Spec) -> PodPart:
         engine=spec.engine,
         placement=spec.placement,
         pod=spec.pod,
-        server=spec.server,
+        server=Program(**{name: getattr(spec.server, name) for name in Program.model_fields}),
         observability=spec.observability,
         store=spec.index.store,
         snapshots=spec.index.snapshot.source if spec.index.snapshot else None,
         audit_sink=spec.audit.sink,
-        uploads=spec.uploads,
+        uploads=_pod_uploads(spec.uploads),
     )
 
 
@@ -121,6 +132,9 @@ def content_part(spec: Spec, snapshot: str) -> ContentPart:
         prompt=spec.prompt,
         batching=spec.batching,
         admission=spec.admission,
+        limits=spec.server.limits,
+        tenants=spec.server.tenants,
+        open_to=_open_to(spec.corpus),
         recording=spec.audit.recording,
     )
 
@@ -142,11 +156,24 @@ def build_part(spec: Spec, rebuild: str = "") -> BuildPart | None:
     )
 
 
+def _pod_uploads(uploads: Uploads | None) -> Uploads | None:
+    """Without what reaches the running pods."""
+    return uploads.model_copy(update={"tenants": ()}) if uploads else None
+
+
+def _open_to(corpus: Corpus | None) -> dict[str, tuple[Tenant, ...]]:
+    if corpus is None:
+        return {}
+    found = {each.name: each.tenants for each in corpus.sources if each.tenants}
+    return found | ({UPLOADS: corpus.uploads.tenants} if corpus.uploads and corpus.uploads.tenants else {})
+
+
 def _indexed(corpus: Corpus) -> Corpus:
-    """Without what says nothing of documents: another limit is no reason to index anew."""
+    """Without what says nothing of documents: another limit or tenant is no reason to index anew."""
+    sources = tuple(each.model_copy(update={"tenants": ()}) for each in corpus.sources)
     uploads = Uploads(pvc=corpus.uploads.pvc) if corpus.uploads else None
     bare = Corpus.model_fields["min_rebuild_seconds"].default
-    return corpus.model_copy(update={"uploads": uploads, "min_rebuild_seconds": bare})
+    return corpus.model_copy(update={"sources": sources, "uploads": uploads, "min_rebuild_seconds": bare})
 
 
 def short(model: BaseModel) -> str:
@@ -166,7 +193,8 @@ class Change(NamedTuple):
 
 
 def changes(old: Spec, new: Spec) -> tuple[Change, ...]:
-    """Each field that differs, in the spec's order, with its class: the outermost class on the path holds."""
+    """Each field that differs, in the spec's order, with its class: the outermost class on the path holds, but for
+    what is `live` in the entries of a list."""
     return tuple(_changes(old, new, ""))
 
 
@@ -179,8 +207,20 @@ def _changes(old: BaseModel, new: BaseModel, prefix: str) -> Iterator[Change]:
         known = field_class(type(new), name)
         if known is None and isinstance(before, BaseModel) and isinstance(after, BaseModel):
             yield from _changes(before, after, f"{path}.")
+        elif lively := _live_in_entries(before, after, path):
+            yield from lively
         else:
             yield Change(path, before, after, known or FieldClass.RESTART)
+
+
+def _live_in_entries(old: Any, new: Any, path: str) -> list[Change]:
+    """What differs between two lists whose entries differ in nothing but `live` fields; else nothing."""
+    if not (isinstance(old, tuple) and isinstance(new, tuple) and len(old) == len(new)):
+        return []
+    if not all(isinstance(each, Model) for each in (*old, *new)):
+        return []
+    found = [each for at, (a, b) in enumerate(zip(old, new, strict=True)) for each in _changes(a, b, f"{path}[{at}].")]
+    return found if all(each.field_class is FieldClass.LIVE for each in found) else []
 
 
 def _given(field: FieldInfo, value: Any) -> Any:

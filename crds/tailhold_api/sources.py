@@ -3,8 +3,9 @@
 from enum import StrEnum
 from typing import ClassVar, TypeVar
 
+from tailhold_api.access import Tenant
 from tailhold_api.delivery import HuggingFaceModel, ImageFolder, ObjectStoreFolder
-from tailhold_api.fields import Model, Rule, part, policy, reload, restart
+from tailhold_api.fields import Model, Rule, live, part, policy, reload, restart
 from tailhold_api.grammar import WITHIN, Glob, once, one_of
 from tailhold_api.index_kinds import (
     HNSW,
@@ -120,6 +121,10 @@ class CorpusSource(Model):
     base_url: str | None = reload(None, max_length=1000, pattern=r"^https?://[^ ]+/$")
     """Where readers find these documents: citations link to this plus the file's path. Without it they link to
     the server's own copy of the chunk."""
+    tenants: tuple[Tenant, ...] = live((), max_length=100)
+    """Tenants that these documents are open to; everybody where it is empty. A question of another tenant is answered
+    as if they were not indexed: the search itself leaves them out. A text that stands in several sources is open to
+    those of each. A change builds nothing: it reaches the running pods."""
 
 
 UPLOADS = "uploads"
@@ -137,6 +142,9 @@ class Uploads(Model):
     Job holds one file at a time, within `index.buildMemoryMebibytes`."""
     max_files: int = restart(10000, ge=1, le=100000)
     """Most files, refused beyond. Each look at the folder reads all names: more of them take longer to notice."""
+    tenants: tuple[Tenant, ...] = live((), max_length=100)
+    """Tenants that uploads are open to: they alone may upload, see and delete them, and are answered from them.
+    Everybody where it is empty."""
 
 
 class Chunking(Model):

@@ -3,10 +3,11 @@
 from enum import StrEnum
 from typing import ClassVar
 
+from tailhold_api.access import Auth, Http, InternalTls, Limits, Tenant, Tls
 from tailhold_api.audit import Audit
 from tailhold_api.delivery import Cache
 from tailhold_api.engine import Engine
-from tailhold_api.fields import Model, Rule, part, policy, restart
+from tailhold_api.fields import Model, Rule, live, part, policy, restart
 from tailhold_api.index_kinds import IVFPQ, MOST_CANDIDATES, Rescore
 from tailhold_api.observability import Observability
 from tailhold_api.placement import Placement
@@ -16,8 +17,8 @@ from tailhold_api.serving import Admission, Batching, Embedder, Generator, Promp
 from tailhold_api.sources import Corpus, Index, Uploads
 
 
-class Server(Model):
-    """The serving program."""
+class Program(Model):
+    """How the serving program is started."""
 
     cache: Cache | None = None
     """Where fetched models are kept; each pod's own cache where it is not given."""
@@ -32,8 +33,50 @@ class Server(Model):
     public_url: str | None = restart(None, max_length=1000, pattern=r"^https?://[^ ?#]+$")
     """Where clients reach the pipeline from outside, as in `https://rag.example.com`. Citations of documents without a
     `baseUrl` link to the server's own copy below it; without it they are paths from the server's root."""
+    http: Http = part(Http)
+    """HTTP as clients meet it."""
+    auth: Auth | None = None
+    """Who may ask. Everybody who reaches the Service where it is not given."""
+    tls: Tls | None = None
+    """HTTPS. Plain HTTP where it is not given, for clusters whose mesh or gateway does it."""
     grpc: Grpc = part(Grpc)
     """The gRPC surface."""
+
+    @property
+    def secret_names(self) -> tuple[str, ...]:
+        """Secrets that are read while it serves."""
+        keys = self.auth.api_keys if self.auth else None
+        found = (
+            keys.secret_name if keys else None,
+            self.tls.secret_name if self.tls else None,
+            self.tls.client_ca_secret_name if self.tls else None,
+        )
+        return tuple(each for each in found if each)
+
+    @property
+    def is_internal_tls(self) -> bool:
+        """Whether TLS is spoken on the internal port too."""
+        return self.tls is not None and self.tls.internal is InternalTls.ON
+
+
+class Server(Program):
+    """The serving program, and what of it reaches the running pods."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.tenants.size() == 0 || (has(self.auth) && has(self.auth.apiKeys))",
+            "`tenants` is for `auth.apiKeys`: with `auth.oidc` the tenant comes from `tenantClaim`, without `auth`"
+            " there are no clients",
+            {"auth": {"apiKeys": {"secretName": "clients"}}, "tenants": {"ada": "risk"}},
+            {"tenants": {"ada": "risk"}},
+        ),
+    )
+
+    limits: Limits = part(Limits)
+    """How much one client may ask."""
+    tenants: dict[str, Tenant] = live({}, max_length=1000)
+    """The tenant of each client of `auth.apiKeys`, by the name of its key. A client without one sees what is open to
+    everybody."""
 
 
 class RolloutStrategy(StrEnum):
@@ -140,6 +183,16 @@ class Spec(Model):
             " lower one of them",
             {"index": {"kind": "IVFPQ", "rescore": {"factor": 20}}, "retrieval": {"topK": 100}},
             {"index": {"kind": "IVFPQ", "rescore": {"factor": 21}}, "retrieval": {"topK": 100}},
+        ),
+        Rule(
+            "(!self.corpus.sources.exists(each, each.tenants.size() > 0)"
+            " && (!has(self.corpus.uploads) || self.corpus.uploads.tenants.size() == 0)) || has(self.server.auth)",
+            "`corpus.sources` and `corpus.uploads` may have `tenants` only with `server.auth`: nobody has one otherwise",
+            {
+                "corpus": {"sources": [{"name": "a", "configMap": {"name": "a"}, "tenants": ["risk"]}]},
+                "server": {"auth": {"apiKeys": {"secretName": "clients"}}},
+            },
+            {"corpus": {"sources": [{"name": "a", "configMap": {"name": "a"}, "tenants": ["risk"]}]}},
         ),
         Rule(
             "!has(self.audit.sink) || (self.audit.sink.pvc.claimName != self.index.store.claimName"

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import socket
+import ssl
 import time
 import uuid
 from datetime import UTC, datetime
@@ -44,7 +45,8 @@ def main() -> None:
 async def run(settings: OperatorSettings) -> None:
     """The operator in an event loop of one's own."""
     await _configure()
-    async with ApiClient() as client, httpx.AsyncClient(trust_env=False) as http:
+    trusted = ssl.create_default_context(cafile=settings.pod_authorities)
+    async with ApiClient() as client, httpx.AsyncClient(trust_env=False, verify=trusted) as http:
         controller = build(settings, KubernetesCluster(client), http)
         await _wait_for_crd(KubernetesCluster(client), settings)
         await kopf.operator(

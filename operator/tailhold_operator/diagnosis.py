@@ -67,7 +67,7 @@ def _fails(pod: Pod, reports: Mapping[str, Report]) -> bool:
 def _image(pods: Sequence[Pod], gpu: str, reports: Mapping[str, Report]) -> Finding | None:
     for pod in pods:
         if pod.has_image_trouble or pod.has_container_trouble:
-            return waiting(Reason.WAITING_FOR_PODS, f"pod {pod.name}: {pod.waiting}: {pod.waiting_message}")
+            return waiting(Reason.WAITING_FOR_PODS, f"pod {pod.name}: {pod.waiting}: {advised(pod.waiting_message)}")
     return None
 
 
@@ -99,7 +99,9 @@ def _starting(pods: Sequence[Pod], reports: Mapping[str, Report]) -> Finding:
         return waiting(Reason.WAITING_FOR_PODS, "the pods are being created")
     running = [pod for pod in pods if pod.phase == "Running"]
     if not running:
-        warning = next((f": pod {pod.name}: {pod.warning}" for pod in pods if pod.is_held_up and pod.warning), "")
+        warning = next(
+            (f": pod {pod.name}: {advised(pod.warning)}" for pod in pods if pod.is_held_up and pod.warning), ""
+        )
         return waiting(Reason.WAITING_FOR_PODS, f"{len(pods)} pods wait for their containers{warning}")
     fetching = next((pod for pod in running if pod.name in reports and reports[pod.name].progress), None)
     if fetching and (progress := reports[fetching.name].progress):

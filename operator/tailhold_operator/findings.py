@@ -23,6 +23,12 @@ _CLAIMS = (
     " `server.cache.claimName`, or `pvc.claimName` of `generator.model`, `embedder.model`, `corpus.sources`,"
     " `corpus.uploads`, `index.snapshot.source` or `pod.volumes`"
 )
+_NO_SECRET = re.compile('secret "[^"]*" not found')
+_SECRETS = (
+    "make the Secret in the pipeline's namespace, or correct the field that names it: `secretName` of"
+    " `server.auth.apiKeys` or `server.tls`, `server.tls.clientCaSecretName`, or one of `pod.volumes`, `pod.env` and"
+    " `pod.envFrom`; the pods then start by themselves"
+)
 FINE = Finding(True, Reason.RECONCILED)
 
 
@@ -37,8 +43,9 @@ def stuck(reason: Reason, message: str = "") -> Finding:
 
 
 def advised(words: str) -> str:
-    """What a scheduler or kubelet says, with the next step where it names a claim that is not there."""
-    return f"{words}; {_CLAIMS}" if _NO_CLAIM.search(words) else words
+    """What a scheduler or kubelet says, with the next step where it names a claim or Secret that is not there."""
+    steps = ((_NO_CLAIM, _CLAIMS), (_NO_SECRET, _SECRETS))
+    return "; ".join((words, *(step for missing, step in steps if missing.search(words))))
 
 
 def reason_of(word: str, otherwise: Reason) -> Reason:

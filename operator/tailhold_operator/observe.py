@@ -66,6 +66,8 @@ class Pod:
     ending: Ending | None
     warning: str = ""
     """What an Event warns of: why its containers are not made."""
+    server_name: str = ""
+    """The name in its certificate, where its internal port speaks TLS; else empty."""
 
     @property
     def is_held_up(self) -> bool:
@@ -225,6 +227,7 @@ def read_pod(manifest: Manifest) -> Pod:
         unschedulable=_unschedulable(status),
         refused=_refused(status),
         ending=_ending(first),
+        server_name=_server_name(manifest),
     )
 
 
@@ -290,6 +293,14 @@ def _ending(container: Mapping[str, Any]) -> Ending | None:
         message=str(told.get("message") or ended.get("message", "")),
         told=told,
     )
+
+
+def _server_name(pod: Manifest) -> str:
+    containers = (pod.get("spec") or {}).get("containers") or ()
+    probes = ((each.get("readinessProbe") or {}).get("httpGet") or {} for each in containers)
+    if not any(each.get("scheme") == "HTTPS" for each in probes):
+        return ""
+    return names.service_host(label_of(pod, names.LABEL_INSTANCE), pod["metadata"].get("namespace", ""))
 
 
 def _told(text: str) -> Mapping[str, Any]:

@@ -81,7 +81,7 @@ class HttpPods:
     async def buckets(self, pod: Pod) -> Mapping[float, float]:
         """How long whole answers took since the pod started."""
         try:
-            answer = await self._client.get(_address(pod, "/metrics"), timeout=_ASK)
+            answer = await self._client.get(_address(pod, "/metrics"), timeout=_ASK, extensions=_name(pod))
             return read_buckets(answer.raise_for_status().text)
         except httpx.HTTPError:
             return {}
@@ -92,14 +92,14 @@ class HttpPods:
         body = codec.dump(content)
         try:
             url = _address(pod, "/internal/content")
-            answer = await self._client.put(url, content=body, headers=headers, timeout=_PUSH)
+            answer = await self._client.put(url, content=body, headers=headers, timeout=_PUSH, extensions=_name(pod))
         except httpx.HTTPError as error:
             return Unanswered(f"{type(error).__name__}: {error}")
         return _understood(answer)
 
     async def _json(self, pod: Pod, path: str) -> dict[str, Any] | None:
         try:
-            answer = await self._client.get(_address(pod, path), timeout=_ASK)
+            answer = await self._client.get(_address(pod, path), timeout=_ASK, extensions=_name(pod))
             told = answer.raise_for_status().json()
         except (httpx.HTTPError, ValueError):
             return None
@@ -166,4 +166,9 @@ def _words(answer: httpx.Response) -> str:
 
 def _address(pod: Pod, path: str) -> str:
     host = f"[{pod.ip}]" if ":" in pod.ip else pod.ip
-    return f"http://{host}:{names.INTERNAL_PORT}{path}"
+    return f"{'https' if pod.server_name else 'http'}://{host}:{names.INTERNAL_PORT}{path}"
+
+
+def _name(pod: Pod) -> dict[str, str]:
+    """The name that the certificate is checked under: a pod has no lasting address that one could be made for."""
+    return {"sni_hostname": pod.server_name} if pod.server_name else {}

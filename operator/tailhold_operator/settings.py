@@ -1,6 +1,7 @@
 """The operator's environment."""
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -46,6 +47,9 @@ class OperatorSettings(BaseSettings):
     """Names the Lease, and with `-key` the Secret."""
     release_namespace: str = "tailhold-system"
     """Where both are."""
+    pod_authorities: Path | None = None
+    """PEM file of the authorities that sign the certificates of pods with `server.tls.internal: On`, read at the start.
+    The system's where it is not given."""
     resync_seconds: int = Field(300, ge=5)
     """Between two looks at everything."""
     log_level: LogLevel = LogLevel.INFO

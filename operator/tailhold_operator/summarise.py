@@ -13,6 +13,7 @@ from tailhold_operator.history import History
 from tailhold_operator.kinds import Manifest
 from tailhold_operator.observe import Pod, Seen, pods_of
 from tailhold_operator.parsing import generation_of, read_status
+from tailhold_operator.render.front import render_url
 from tailhold_operator.render.identity import Identity, identity_of
 from tailhold_operator.sides import answers, fetching, newest_phases, selector_text
 
@@ -41,10 +42,15 @@ def summarise(seen: Seen, decision: Decision, now: datetime) -> Status:
         last_change=history.last_change,
         phases=newest_phases(seen, pods),
         capacity=seen.capacity,
-        url=f"http://{identity.child()}.{identity.namespace}.svc/v1",
+        url=render_url(identity, _template(seen, identity, serving)),
         audit=audit_heads(before.audit, seen, stamp(now)),
         ended=history.ended,
     )
+
+
+def _template(seen: Seen, identity: Identity, serving: str) -> Manifest | None:
+    deployment = seen.find("Deployment", identity.child(serving)) if serving else None
+    return deployment["spec"]["template"] if deployment else None
 
 
 def _still(before: RevisionStatus | None, serving: str, front: Iterable[Pod]) -> RevisionStatus | None:

@@ -6,8 +6,9 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
+from tailhold_server.access.caller import ANONYMOUS, Caller
 from tailhold_server.audit.auditor import Asked, NoTrail, Trail
 from tailhold_server.errors import Failure, ServeError
 from tailhold_server.pipeline import Answering, Step
@@ -29,8 +30,7 @@ class Request:
     headers: Mapping[str, str]
     """Names in small letters."""
     is_streamed: bool
-    caller: Any = None
-    """Has `client` and `tenant`; None is anonymous."""
+    caller: Caller = ANONYMOUS
     user: str | None = None
     """Whom the client says that it asks for."""
 
@@ -60,6 +60,11 @@ class Asking:
         """The trace's id, empty where there is none."""
         return self._context.name if self._context else ""
 
+    @property
+    def headers(self) -> tuple[tuple[bytes, bytes], ...]:
+        """What is sent beside the answer: where its client stands within its limits."""
+        return self.answering.headers if self.answering else ()
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -78,7 +83,7 @@ class Asking:
     async def admit(self) -> Answering:
         """Raises ServeError."""
         asked = self._request
-        answering = self.answering = await self._service.answer(asked.question, self.request_id)
+        answering = self.answering = await self._service.answer(asked.question, self.request_id, asked.caller)
         self.revision = self._service.revision_of(answering.prepared.content)
         told = Asked(asked.question, asked.surface, asked.caller, asked.user, asked.is_streamed, self.revision)
         self._trail = self._service.auditor.opened(answering, told)

@@ -2,16 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tailhold_api.codec import digest
 from tailhold_api.parts import ContentPart
 from tailhold_api.sources import Metric
 from tailhold_server.audit.redact import compiled
 from tailhold_server.errors import ContentRefusedError
-from tailhold_server.ports import Chunks, Encoder, Searcher
+from tailhold_server.ports import Chunks, ChunkSource, Encoder, Searcher
+
+_MOST_MASKS = 64
+"""Sets of closed sources whose chunks are remembered, a byte for each chunk."""
 
 
 @dataclass(frozen=True)
@@ -29,21 +33,31 @@ class Index:
     build: str = ""
     """Digest of the build part that it was built from."""
 
+    def allowed(self, closed: frozenset[str]) -> NDArray[np.bool_] | None:
+        """For each chunk, whether it stands in a corpus source beside these; None where all do. Slow the first time."""
+        return self._masks(closed) if closed else None
+
+    @cached_property
+    def _masks(self) -> Callable[[frozenset[str]], NDArray[np.bool_]]:
+        return lru_cache(maxsize=_MOST_MASKS)(lambda closed: self.chunks.document_beside(closed) >= 0)
+
     @cached_property
     def _by_key(self) -> tuple[np.ndarray, np.ndarray]:
-        prefixes = (int(self.chunks.source(index).key[:16], 16) for index in range(len(self.chunks)))
-        keys = np.fromiter(prefixes, dtype=np.uint64, count=len(self.chunks))
+        places = [(each.key, index) for index in range(len(self.chunks)) for each in self.chunks.sources(index)]
+        keys = np.fromiter((int(key[:16], 16) for key, _ in places), dtype=np.uint64, count=len(places))
+        chunks = np.fromiter((index for _, index in places), dtype=np.int64, count=len(places))
         order = np.argsort(keys, kind="stable")
-        return keys[order], order
+        return keys[order], chunks[order]
 
-    def find(self, key: str) -> int | None:
-        """The chunk of this key. The first call reads all keys: off the event loop."""
-        keys, order = self._by_key
-        place = int(np.searchsorted(keys, np.uint64(int(key[:16], 16))))
-        while place < len(order) and keys[place] == int(key[:16], 16):
-            if self.chunks.source(int(order[place])).key == key:
-                return int(order[place])
-            place += 1
+    def find(self, key: str) -> tuple[int, ChunkSource] | None:
+        """The chunk and the place of it that have this key. The first call reads all keys: off the event loop."""
+        keys, chunks = self._by_key
+        at = int(np.searchsorted(keys, np.uint64(int(key[:16], 16))))
+        while at < len(chunks) and keys[at] == int(key[:16], 16):
+            for place in self.chunks.sources(int(chunks[at])):
+                if place.key == key:
+                    return int(chunks[at]), place
+            at += 1
         return None
 
 

@@ -1,6 +1,8 @@
 """How a request, a start, or a snapshot fails."""
 
+from collections.abc import Mapping
 from enum import Enum
+from types import MappingProxyType
 
 from tailhold_api.conditions import Reason
 
@@ -9,6 +11,8 @@ class Failure(Enum):
     """Why a request failed: the HTTP status, OpenAI's `type`, and the outcome counted."""
 
     INVALID = (400, "invalid_request_error", "invalid")
+    UNAUTHENTICATED = (401, "invalid_request_error", "invalid")
+    FORBIDDEN = (403, "invalid_request_error", "invalid")
     NOT_FOUND = (404, "invalid_request_error", "invalid")
     METHOD = (405, "invalid_request_error", "invalid")
     TOO_SLOW = (408, "invalid_request_error", "client_closed")
@@ -36,6 +40,9 @@ class Failure(Enum):
         return self.value[2]
 
 
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
 class ServeError(Exception):
     """A request that is answered with an error."""
 
@@ -47,6 +54,7 @@ class ServeError(Exception):
         param: str | None = None,
         code: str | None = None,
         retry_after_seconds: int | None = None,
+        headers: Mapping[str, str] = _NO_HEADERS,
     ) -> None:
         super().__init__(message)
         self.failure = failure
@@ -54,6 +62,8 @@ class ServeError(Exception):
         self.param = param
         self.code = code
         self.retry_after_seconds = retry_after_seconds
+        self.headers = headers
+        """Sent beside the status, where it is not sent yet."""
 
 
 class StartError(Exception):

@@ -28,9 +28,11 @@ class ObservedEngine:
         """Raises ValueError for what the engine would refuse."""
         self.engine.check(sampling)
 
-    def generate(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> AsyncGenerator[Delta, None]:
+    def generate(
+        self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling, *, salt: str = ""
+    ) -> AsyncGenerator[Delta, None]:
         """The same deltas; closing this closes them."""
-        return self._observed(len(prompt_ids), self.engine.generate(request_id, prompt_ids, sampling))
+        return self._observed(len(prompt_ids), self.engine.generate(request_id, prompt_ids, sampling, salt=salt))
 
     async def _observed(self, prompt_tokens: int, deltas: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
         run = self.meter.begin(prompt_tokens, self._clock())

@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from tailhold_api.serving import ContextOrder, Overflow, Prompt, Retrieval
 from tailhold_server.admission import Gate
@@ -18,7 +18,7 @@ from tailhold_server.ports import Delta, Engine, Sampling, Tokenizer, TokenOdds
 from tailhold_server.prompt import Passage, Window, Written, arrange, compose, far_too_long, fit, shortened
 from tailhold_server.question import Dialogue, Question, dialogue, newest
 from tailhold_server.retriever import Found, Lookup
-from tailhold_server.sources import Source, heading, source_of
+from tailhold_server.sources import Source, heading, place_of, source_of
 from tailhold_server.stages import Marks, milliseconds
 from tailhold_server.template import Skeleton, Turn
 
@@ -46,6 +46,13 @@ class Prepared:
     context_tokens: int
     marks: Marks
     """When it passed which point; goes on while the answer is written."""
+    salt: str = ""
+    """With whom the engine may share what it keeps of the prompt."""
+
+    @property
+    def most_tokens(self) -> int:
+        """Of prompt and the longest answer."""
+        return len(self.prompt_ids) + self.sampling.max_tokens
 
 
 @dataclass
@@ -120,29 +127,32 @@ class Pipeline:
         """Questions that are being answered or wait."""
         return self._gate.held
 
-    async def answer(self, question: Question, request_id: str) -> "Answering":
+    async def answer(self, question: Question, request_id: str, tenant: str = "") -> "Answering":
         """Admit the question and write its prompt. The caller runs the result, or closes it.
 
-        Raises ServeError, and holds no place then.
+        Sources that are closed to the tenant are not looked up. Raises ServeError, and holds no place then.
         """
         content = self._contents.current
         self._gate.enter(content.part.admission)
         try:
-            prepared = await self._prepare(question, request_id, content, Marks(self._clock()))
+            prepared = await self._prepare(question, request_id, content, tenant, Marks(self._clock()))
         except BaseException:
             self._gate.leave()
             raise
         return Answering(prepared, self._engine, self._gate, self._clock)
 
-    async def _prepare(self, question: Question, request_id: str, content: Content, marks: Marks) -> Prepared:
+    async def _prepare(
+        self, question: Question, request_id: str, content: Content, tenant: str, marks: Marks
+    ) -> Prepared:
         spoken = self._limited(dialogue(content.part.prompt.system, question.messages), content.part.prompt)
         messages = await self._tokenized(spoken)
         marks.tokenized = self._clock()
-        allowed = self._visible.mask(content.index)
+        closed = content.part.closed_to(tenant)
+        allowed = self._visible.mask(content.index, closed)
         found = await self._retrieval.submit(Lookup(question.text, content, allowed=allowed))
         marks.found = self._clock()
         marks.batched, marks.embedded, marks.searched = found.began, found.embedded, found.searched
-        prepared = self._write(question, request_id, content, messages, found, marks)
+        prepared = replace(self._write(question, request_id, content, messages, found, marks, closed), salt=tenant)
         await self._checked(prepared.sampling)
         marks.written = self._clock()
         return prepared
@@ -190,9 +200,11 @@ class Pipeline:
         messages: _Messages,
         found: Found,
         marks: Marks,
+        closed: frozenset[str],
     ) -> Prepared:
         settings = content.part.retrieval
-        ranked = [self._written(content, rank, passage) for rank, passage in _measured(found.passages, settings)]
+        written = partial(self._written, content, closed)
+        ranked = [written(rank, passage) for rank, passage in _measured(found.passages, settings)]
         asked = question.max_tokens or content.part.prompt.max_answer_tokens
         turns = [self._skeleton.turn_tokens(turn) for turn in messages.turns]
         prompt = content.part.prompt
@@ -207,7 +219,7 @@ class Pipeline:
             turns=turns,
         )
         kept = arrange(ranked[: fitted.passages], settings.context_order)
-        numbered = [self._written(content, number, each.passage).ids for number, each in enumerate(kept, 1)]
+        numbered = [written(number, each.passage).ids for number, each in enumerate(kept, 1)]
         prompt_ids = compose(
             self._skeleton,
             system=messages.system,
@@ -221,7 +233,7 @@ class Pipeline:
             prompt_ids,
             _sampling(question, content.part.prompt, min(asked, self._limit - len(prompt_ids))),
             tuple(
-                source_of(content.index.chunks, each.passage, number, self._public_url)
+                source_of(content.index.chunks, each.passage, number, self._public_url, closed)
                 for number, each in enumerate(kept, 1)
             ),
             truncated=len(last) < len(messages.last),
@@ -230,9 +242,9 @@ class Pipeline:
             marks=marks,
         )
 
-    def _written(self, content: Content, number: int, passage: Passage) -> Written:
+    def _written(self, content: Content, closed: frozenset[str], number: int, passage: Passage) -> Written:
         chunks = content.index.chunks
-        head = self._encode_often(heading(number, chunks.source(passage.index)))
+        head = self._encode_often(heading(number, place_of(chunks, passage.index, closed)))
         body = chunks.token_ids(passage.index)
         return Written(passage, (*head, *body, *self._encode_often("\n\n")))
 
@@ -248,6 +260,11 @@ class Answering:
         self._gate = gate
         self._clock = clock
         self._held = True
+        self._generates = False
+        self.headers: tuple[tuple[bytes, bytes], ...] = ()
+        """What is sent beside the answer."""
+        self.on_close: Callable[[], None] | None = None
+        """Called once, when the place is given back."""
 
     async def steps(self) -> AsyncGenerator[Step, None]:
         """The answer in pieces; the last one has a finish reason. Closing it aborts the engine's request.
@@ -256,7 +273,9 @@ class Answering:
         """
         scanner = Scanner(len(self.prepared.sources))
         self._marks.handed = self._clock()
-        deltas = self._engine.generate(self.prepared.request_id, self.prepared.prompt_ids, self.prepared.sampling)
+        prepared = self.prepared
+        deltas = self._engine.generate(prepared.request_id, prepared.prompt_ids, prepared.sampling, salt=prepared.salt)
+        self._generates = True
         try:
             async with aclosing(deltas):
                 async for delta in deltas:
@@ -282,11 +301,18 @@ class Answering:
         """The client has taken the end of the answer."""
         self._marks.delivered = self._clock()
 
+    @property
+    def tokens_used(self) -> int:
+        """Of the prompt, once the engine has it, and of the answer so far."""
+        return len(self.prepared.prompt_ids) + self.answer.completion_tokens if self._generates else 0
+
     def close(self) -> None:
         """Give the place back; twice does no harm."""
         if self._held:
             self._held = False
             self._gate.leave(self._clock() - self._marks.began if self.is_finished else None)
+            if self.on_close:
+                self.on_close()
 
     def _count(self, delta: Delta) -> None:
         self.answer.completion_tokens += delta.token_count

@@ -92,6 +92,9 @@ class Chunks(Protocol):
     def document_of(self) -> NDArray[np.int64]:
         """For each chunk the place of the document that is cited for it."""
 
+    def document_beside(self, closed: frozenset[str]) -> NDArray[np.int64]:
+        """The same for readers to whom these corpus sources are closed; -1 where a chunk stands in no other."""
+
     def __len__(self) -> int: ...
 
     def text(self, index: int) -> str:
@@ -101,7 +104,10 @@ class Chunks(Protocol):
         """The text by the generator's tokenizer, without special tokens."""
 
     def source(self, index: int) -> ChunkSource:
-        """Where it comes from."""
+        """Where it comes from; of several places, the first that was read."""
+
+    def sources(self, index: int) -> Sequence[ChunkSource]:
+        """Every place at which this very text stands, in the order of reading; at least one."""
 
 
 class Tokenizer(Protocol):
@@ -194,8 +200,13 @@ class Engine(Protocol):
     def check(self, sampling: Sampling) -> None:
         """Raises ValueError where it cannot draw so. Before anything was sent."""
 
-    def generate(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> AsyncGenerator[Delta, None]:
-        """Closing the generator aborts the request. Raises EngineDiedError."""
+    def generate(
+        self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling, *, salt: str = ""
+    ) -> AsyncGenerator[Delta, None]:
+        """Closing the generator aborts the request. Raises EngineDiedError.
+
+        Prompts share what is kept of them only with prompts of the same `salt`.
+        """
 
     async def abort(self, request_id: str) -> None:
         """Ends a request; one that is gone already is no error."""

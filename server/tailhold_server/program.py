@@ -6,6 +6,7 @@ import json
 import logging
 import signal
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import uvicorn
 
 from tailhold_api.conditions import Reason
 from tailhold_api.parts import ContentPart, PodPart
+from tailhold_server.access.access import Access, open_access
 from tailhold_server.app import create_app, create_internal_app
 from tailhold_server.backends import choose_tracer
 from tailhold_server.errors import StartError
@@ -80,8 +82,6 @@ class Program:
         self._service.tracer = choose_tracer(pod, settings, self._service.telemetry.count_spans)
         self._address = address
         self._sockets = [_bound(address.host, port) for port in (address.port, address.internal_port)]
-        self._public = self._uvicorn(create_app(self._service, settings))
-        self._internal = self._uvicorn(create_internal_app(self._service, settings))
         self._refresh = refresh
         self._grpc_socket = _bound(address.host, address.grpc_port) if pod.server.grpc.enabled else None
         self._rpc: RpcServer | None = None
@@ -94,16 +94,26 @@ class Program:
         loop.set_exception_handler(unhandled)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        internal = asyncio.ensure_future(self._internal.serve([self._sockets[1]]))
         try:
-            return await self._serve()
+            access = open_access(
+                self._pod.server, self._settings.secrets, self._service.telemetry, self._service.tenant_of
+            )
+        except StartError as error:
+            return self._failed(error)
+        spoken = access.certificates.internal if access.certificates and self._pod.server.is_internal_tls else None
+        inside = self._uvicorn(create_internal_app(self._service, self._settings), spoken)
+        internal = asyncio.ensure_future(inside.serve([self._sockets[1]]))
+        current = asyncio.ensure_future(access.keep_current())
+        try:
+            return await self._serve(access)
         finally:
+            current.cancel()
             await self._service.auditor.close()
-            self._internal.should_exit = True
+            inside.should_exit = True
             await internal
             await asyncio.to_thread(self._service.tracer.close)
 
-    async def _serve(self) -> int:
+    async def _serve(self, access: Access) -> int:
         stopped = asyncio.ensure_future(self._stop.wait())
         starting = asyncio.ensure_future(start(self._service, self._content, self._settings))
         await asyncio.wait({stopped, starting}, return_when=asyncio.FIRST_COMPLETED)
@@ -119,8 +129,10 @@ class Program:
         except Exception as error:
             self._leave_word(Reason.START_FAILED, f"{type(error).__name__}: {error}")
             raise
+        app = create_app(self._service, self._settings, access.authenticator)
+        self._public = self._uvicorn(app, access.certificates.context if access.certificates else None)
         public = asyncio.ensure_future(self._public.serve([self._sockets[0]]))
-        await self._start_rpc()
+        await self._start_rpc(access)
         _LOG.info("ready: %s", " ".join(f"{row.name} {row.milliseconds} ms" for row in self._service.timeline.rows()))
         fault = asyncio.ensure_future(self._watch())
         following = asyncio.ensure_future(follow(self._service, self._refresh)) if self._pod.uploads else None
@@ -129,12 +141,12 @@ class Program:
             following.cancel()
         return await (self._died(fault.result(), public) if fault.done() else self._drain(fault, public))
 
-    async def _start_rpc(self) -> None:
+    async def _start_rpc(self, access: Access) -> None:
         """gRPC makes its sockets itself: the one that held the port goes first."""
         if self._grpc_socket is None:
             return
         self._grpc_socket.close()
-        self._rpc = RpcServer(self._service, self._pod.server.grpc)
+        self._rpc = RpcServer(self._service, self._pod.server.grpc, access.authenticator, access.certificates)
         await self._rpc.start(self._address.host, self._address.grpc_port)
 
     def _failed(self, error: StartError) -> int:
@@ -205,7 +217,7 @@ class Program:
         if log.exists():
             log.write_text(json.dumps({"reason": reason.value, "message": message[:3000]}))
 
-    def _uvicorn(self, app: object) -> uvicorn.Server:
+    def _uvicorn(self, app: object, context: ssl.SSLContext | None) -> uvicorn.Server:
         return _Server(
             uvicorn.Config(
                 app,  # type: ignore[arg-type]
@@ -214,7 +226,8 @@ class Program:
                 access_log=False,
                 lifespan="off",
                 server_header=False,
-                timeout_keep_alive=int(self._settings.keep_alive_seconds),
+                ssl_context_factory=(lambda *_: context) if context else None,
+                timeout_keep_alive=self._pod.server.http.keep_alive_seconds,
                 timeout_graceful_shutdown=_CLOSE_SECONDS + self._pod.server.drain_seconds,
             )
         )

@@ -2,13 +2,18 @@
 
 import logging
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from tailhold_api.audit import Recording
 from tailhold_api.codec import digest
 from tailhold_api.parts import SHORT, PodPart
 from tailhold_api.status import Progress
+from tailhold_server.access.caller import ANONYMOUS, Caller
+from tailhold_server.access.limits import Limiter
+from tailhold_server.access.metering import Meter as ClientMeter
 from tailhold_server.audit.auditor import Auditor, NoAuditor
 from tailhold_server.capacity import Capacity, Limits, Rates, Shape, capacity
 from tailhold_server.content import Content, Contents
@@ -70,6 +75,7 @@ class Service:
         self.started = int(time.time())
         self._stall_seconds = stall_seconds
         self._patience_seconds = patience_seconds
+        self._meter = ClientMeter(Limiter(), time.monotonic, self.telemetry.deny)
         self._pipeline: Pipeline | None = None
         self._engine: ObservedEngine | None = None
         self._watchman: Watchman | None = None
@@ -140,13 +146,14 @@ class Service:
                 code="model_not_found",
             )
 
-    async def answer(self, question: Question, request_id: str) -> Answering:
-        """Admit a question. Raises ServeError."""
+    async def answer(self, question: Question, request_id: str, caller: Caller = ANONYMOUS) -> Answering:
+        """Admit a question within the caller's limits, over what is open to its tenant. Raises ServeError."""
         if self._pipeline is None or self.phase not in ANSWERING:
             raise ServeError(Failure.UNAVAILABLE, f"Not serving: {self.phase.value}.", retry_after_seconds=5)
         if not self.engine_verdict().ok:
             raise ServeError(Failure.UNAVAILABLE, "The model has stopped.", retry_after_seconds=30)
-        return await self._pipeline.answer(question, request_id)
+        ask = partial(self._pipeline.answer, question, request_id, caller.tenant)
+        return await self._meter.metered(caller.client, self.contents.current.part.limits, ask)
 
     @property
     def contents(self) -> Contents:
@@ -154,6 +161,21 @@ class Service:
         if self._pipeline is None:
             raise ServeError(Failure.UNAVAILABLE, f"Not serving: {self.phase.value}.", retry_after_seconds=5)
         return self._pipeline.contents
+
+    def closed_to(self, caller: Caller) -> frozenset[str]:
+        """The corpus sources that a caller may be told nothing of. Raises ServeError before there is content."""
+        return self.contents.current.part.closed_to(caller.tenant)
+
+    @contextmanager
+    def counted(self, caller: Caller) -> Iterator[None]:
+        """A request of a caller that is no question, within its limits of requests. Raises ServeError."""
+        with self._meter.counted(caller.client, self.contents.current.part.limits):
+            yield
+
+    def tenant_of(self, client: str) -> str:
+        """The tenant of a client that has a key."""
+        content = self._pipeline.contents.latest if self._pipeline else None
+        return content.part.tenants.get(client, "") if content else ""
 
     @property
     def recording(self) -> Recording | None:

@@ -20,7 +20,7 @@ class ServerSettings(BaseSettings):
     images: Path = Path(names.IMAGES_FOLDER)
     """Image volumes, each in a folder named by the image."""
     secrets: Path = Path(names.SECRETS_FOLDER)
-    """Secrets that files are fetched with, each a folder of its name, each key a file."""
+    """Secrets, each a folder of its name with a file for each entry."""
     fetched: Path = Path(f"{names.CACHE_FOLDER}/fetched")
     """Where fetched models and snapshots are kept."""
     pipeline: str = ""
@@ -37,10 +37,6 @@ class ServerSettings(BaseSettings):
     """Names the folder of audit records; the host's name, which in a pod is the pod's, where it is empty."""
     engine: str = "vllm"
     """`vllm`, or `stand-in` for tests of the control plane."""
-    max_body_bytes: int = 4 * 1024 * 1024
-    """Larger requests are refused with 413."""
-    keep_alive_seconds: float = 75.0
-    """Idle connections stay open this long: longer than proxies keep theirs."""
     comment_seconds: float = 10.0
     """A stream without news gets an SSE comment this often, so that no proxy cuts it."""
     send_seconds: float = 30.0

@@ -25,9 +25,18 @@ class Source:
     text: str
 
 
-def source_of(chunks: Chunks, passage: Passage, number: int, public_url: str = "") -> Source:
+def place_of(chunks: Chunks, index: int, closed: frozenset[str]) -> ChunkSource:
+    """Where a chunk comes from, for a reader to whom these corpus sources are closed: the first place beside them."""
+    if not closed:
+        return chunks.source(index)
+    return next(each for each in chunks.sources(index) if each.source not in closed)
+
+
+def source_of(
+    chunks: Chunks, passage: Passage, number: int, public_url: str = "", closed: frozenset[str] = frozenset()
+) -> Source:
     """What is said of a passage; our own copies are found below `public_url`."""
-    said = chunks.source(passage.index)
+    said = place_of(chunks, passage.index, closed)
     url = said.url or f"{public_url}{SOURCE_PATH}/{said.key}"
     return Source(number, said.title, url, said.document, said.key, passage.score, chunks.text(passage.index))
 

@@ -4,6 +4,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from tailhold_api import names
 from tailhold_server.capacity import Capacity, Rates
+from tailhold_server.errors import Failure, ServeError
 from tailhold_server.pipeline import Answer
 from tailhold_server.stages import delivered_milliseconds
 
@@ -54,6 +55,10 @@ SPANS = ("exported", "dropped", "failed")
 
 STREAMS = ("one", "all")
 """Values of the label of `decode_tokens_per_second`."""
+DENIALS = ("no_key", "no_tenant", "limit")
+"""Values of the label of `denied_total`: the statuses 401, 403, and 429 for a client's own limit."""
+ACCESS_FILES = ("api_keys", "issuer_keys", "certificate")
+"""Values of the label of `access_current`."""
 
 
 class Telemetry:
@@ -116,6 +121,23 @@ class Telemetry:
         )
         for streams in STREAMS:
             self._decode.labels(streams)
+        self._denied = Counter(
+            names.METRIC_DENIED,
+            "Requests that were turned away: without a key of ours, without a tenant, beyond a limit.",
+            ["reason"],
+            registry=self.registry,
+        )
+        self._current = Gauge(
+            names.METRIC_ACCESS_CURRENT,
+            "1 where the newest keys or certificate are in force, 0 where they could not be used and old ones are.",
+            ["what"],
+            registry=self.registry,
+        )
+        self._expires = Gauge(
+            names.METRIC_CERTIFICATE_EXPIRES,
+            "When the certificate that is in force expires, in seconds since 1970; 0 without TLS.",
+            registry=self.registry,
+        )
         self._audited = Counter(
             names.METRIC_AUDIT_RECORDS, "Audit records that are on the disk.", registry=self.registry
         )
@@ -130,12 +152,32 @@ class Telemetry:
         )
         for outcome in OUTCOMES:
             self._requests.labels(outcome)
+        for reason in DENIALS:
+            self._denied.labels(reason)
         for outcome in SPANS:
             self._spans.labels(outcome)
 
     def count(self, outcome: str) -> None:
         """A question ended so."""
         self._requests.labels(outcome).inc()
+
+    def deny(self, reason: str) -> None:
+        """A request was turned away."""
+        self._denied.labels(reason).inc()
+
+    def deny_for(self, error: ServeError) -> None:
+        """A request was turned away with this; one whose caller could not be looked for was not."""
+        reasons = {Failure.UNAUTHENTICATED: "no_key", Failure.FORBIDDEN: "no_tenant"}
+        if error.failure in reasons:
+            self.deny(reasons[error.failure])
+
+    def show_current(self, what: str, current: bool) -> None:
+        """Whether the newest of these is in force."""
+        self._current.labels(what).set(current)
+
+    def show_expiry(self, seconds: float) -> None:
+        """Of the certificate that is in force."""
+        self._expires.set(seconds)
 
     def observe(self, answer: Answer) -> None:
         """An answer ended well, and its client has taken it."""

@@ -130,6 +130,8 @@ class StandInDocument:
     title: str
     text: str
     url: str | None = None
+    sources: tuple[str, ...] = ("stand-in",)
+    """The corpus sources that it stands in."""
 
 
 class StandInChunks:
@@ -164,12 +166,25 @@ class StandInChunks:
 
     def source(self, index: int) -> ChunkSource:
         """Named by the title."""
+        return self.sources(index)[0]
+
+    def sources(self, index: int) -> Sequence[ChunkSource]:
+        """One in each corpus source."""
         document = self._documents[index]
-        key = hashlib.sha256(f"{document.title}\0{document.text}".encode()).hexdigest()
-        name, source = f"{document.title.lower()}.html", "stand-in"
-        if index in self._uploads:
-            name, source = self._uploads[index], UPLOADS
-        return ChunkSource(name, document.title, document.url, source, 0, len(document.text), key)
+        sources = (UPLOADS,) if index in self._uploads else document.sources
+        return [_stand_in_source(document, source, self._uploads.get(index)) for source in sources]
+
+    def document_beside(self, closed: frozenset[str]) -> NDArray[np.int64]:
+        """Each document is one chunk."""
+        stands = [{each.source for each in self.sources(index)} for index in range(len(self))]
+        return np.array([at if sources - closed else -1 for at, sources in enumerate(stands)], dtype=np.int64)
+
+
+def _stand_in_source(document: StandInDocument, source: str, path: str | None) -> ChunkSource:
+    told = "\0".join((document.title, document.text, *((source,) if source in document.sources[1:] else ())))
+    key = hashlib.sha256(told.encode()).hexdigest()
+    name = path or f"{document.title.lower()}.html"
+    return ChunkSource(name, document.title, document.url, source, 0, len(document.text), key)
 
 
 def stand_in_index(
@@ -209,6 +224,8 @@ class StandInEngine:
         """What it was given lately."""
         self.samplings: deque[Sampling] = deque(maxlen=_REMEMBERED)
         """How it was to draw the tokens of each."""
+        self.salts: deque[str] = deque(maxlen=_REMEMBERED)
+        """With whom each may share what is kept of its prompt."""
         self._start_seconds = start_seconds
         self._start_error = start_error
         self._tokenizer = StandInTokenizer()
@@ -230,8 +247,11 @@ class StandInEngine:
         if any(token >= _TOKENS for token, _ in sampling.logit_bias):
             raise ValueError(f"a token id is not below {_TOKENS}")
 
-    def generate(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> AsyncGenerator[Delta, None]:
+    def generate(
+        self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling, *, salt: str = ""
+    ) -> AsyncGenerator[Delta, None]:
         """A word is a token."""
+        self.salts.append(salt)
         return self._generated(request_id, prompt_ids, sampling)
 
     async def _generated(

@@ -30,6 +30,8 @@ EDITS: dict[str, tuple[dict[str, Any], tuple[bool, bool, bool]]] = {
     "what a build is given": ({"index": {"buildMillicores": 2000}}, NOTHING),
     "a prompt": ({"prompt": {"system": "Be brief."}}, (False, False, True)),
     "chunks": ({"corpus": {"chunking": {"maxTokens": 100}}}, (False, True, True)),
+    "limits of a client": ({"server": {"limits": {"requestsPerMinute": 60}}}, (False, False, True)),
+    "how long connections stay": ({"server": {"http": {"keepAliveSeconds": 30}}}, (True, False, False)),
     "a block size": ({"engine": {"blockSizeTokens": 64}}, (True, False, False)),
     "the embedder": ({"embedder": {"queryPrefix": "query: "}}, (True, True, False)),
 }
@@ -40,6 +42,25 @@ def test_an_edit_makes_pods_index_or_content(change: dict[str, Any], expected: t
     found = forecast("docs", spec(), spec(**change), nodes=room([8]))
     assert (found.new_pods, found.new_index, found.new_content) == expected
     assert bool(found.changes) == bool(change)
+
+
+KEYS = {"auth": {"apiKeys": {"secretName": "clients"}}}
+
+
+def opened(*tenants: str, name: str = "a") -> Spec:
+    source = {"name": name, "configMap": {"name": "a"}, "tenants": list(tenants)}
+    return spec(corpus={"sources": [source]}, server=KEYS)
+
+
+def test_a_source_is_opened_to_a_tenant_without_an_index_or_a_restart() -> None:
+    found = forecast("docs", opened("risk"), opened("risk", "audit"), nodes=room([8]))
+    assert (found.new_pods, found.new_index, found.new_content) == (False, False, True)
+    assert [(each.path, each.field_class.value) for each in found.changes] == [("corpus.sources[0].tenants", "live")]
+
+
+def test_a_source_that_is_opened_and_renamed_is_indexed() -> None:
+    found = forecast("docs", opened("risk"), opened("audit", name="b"), nodes=room([8]))
+    assert (found.new_index, [each.path for each in found.changes]) == (True, ["corpus.sources"])
 
 
 def test_the_rebuild_annotation_builds_and_restarts_nothing() -> None:

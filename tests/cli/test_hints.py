@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from tailhold import purge
-from tailhold.ask import AskError, ask
+from tailhold.ask import AskError, Endpoint, ask
 from tailhold.closing import next_steps
 from tailhold.demo import ensure_claims, ensure_snapshots
 from tailhold.serve import ServeFailedError, serve
@@ -38,9 +38,9 @@ class _Missing(BaseHTTPRequestHandler):
 
 def test_a_url_without_v1_is_told_so(missing: str) -> None:
     with pytest.raises(AskError, match=f"ends in /v1: --url {missing}/v1$"):
-        ask(f"{missing}/", "Why?", on_text=print)
+        ask(Endpoint(f"{missing}/"), "Why?", on_text=print)
     with pytest.raises(AskError) as caught:
-        ask(f"{missing}/v1", "Why?", on_text=print)
+        ask(Endpoint(f"{missing}/v1"), "Why?", on_text=print)
     assert "--url" not in str(caught.value)
 
 

@@ -201,6 +201,21 @@ def test_a_claim_that_is_not_there_is_said_with_the_fields_that_name_claims() ->
             assert all(f"`{part}`" in found.message for part in _as_said(path)), path
 
 
+NO_SECRET = 'FailedMount: MountVolume.SetUp failed for volume "secret-0" : secret "clients" not found'
+
+
+def test_a_secret_that_is_not_there_is_said_by_name_with_what_to_do() -> None:
+    mounting = replace(pod({"phase": "Pending"}), node="node", warning=NO_SECRET)
+    config_error = replace(
+        pod({"phase": "Pending"}), waiting="CreateContainerConfigError", waiting_message='secret "clients" not found'
+    )
+    for held in (mounting, config_error):
+        found = diagnose([held], None, {}, GPU)
+        assert (found.reason, found.stalled) == ("WaitingForPods", False), "it goes on by itself once it is made"
+        assert 'secret "clients" not found; make the Secret in the pipeline\'s namespace' in found.message
+        assert "`server.auth.apiKeys`" in found.message
+
+
 def _as_said(path: str) -> tuple[str, ...]:
     owner, _, field = path.rpartition(".pvc.")
     return (f"pvc.{field}", owner) if owner else (path,)

@@ -96,6 +96,26 @@ async def test_an_address_of_version_six_is_bracketed() -> None:
     assert asked == ["http://[fd00::1]:8001/v1/tuning"]
 
 
+async def test_a_pod_with_tls_is_asked_under_the_name_of_its_service() -> None:
+    """Its address is in no certificate."""
+    asked: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(200, json={})
+
+    probe = {"httpGet": {"path": "/readyz", "port": "internal", "scheme": "HTTPS"}}
+    metadata = {"name": "a", "namespace": "team", "labels": {"app.kubernetes.io/instance": "handbook"}}
+    seen = read_pod({"metadata": metadata, "spec": {"containers": [{"readinessProbe": probe}]}})
+    secured = replace(seen, ip="10.0.0.1")
+    await pods(answer).report(secured)
+    await pods(answer).push(secured, CONTENT, "team/handbook")
+    await pods(answer).report(POD)
+    assert [str(each.url).partition("10")[0] for each in asked] == ["https://", "https://", "http://"]
+    names = [each.extensions.get("sni_hostname") for each in asked]
+    assert names == ["handbook.team.svc", "handbook.team.svc", None]
+
+
 class TestTokens:
     NOW = 1_800_000_000
 

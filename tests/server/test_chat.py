@@ -10,7 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rag_server import DOCUMENTS, Running, body, content_part, pod_part, running
 
+from tailhold_api.access import Http
 from tailhold_api.serving import Admission, Overflow, Prompt, Retrieval
+from tailhold_api.spec import Program
 from tailhold_server.app import create_app
 from tailhold_server.settings import ServerSettings
 from tailhold_server.stages import Stage
@@ -187,14 +189,14 @@ async def test_wrong_routes_have_openais_shape_too(method: str, path: str, statu
 
 async def test_a_body_too_large_is_refused_whatever_it_says_of_itself() -> None:
     """C58."""
-    limited = ServerSettings(max_body_bytes=1000)
+    small = pod_part().model_copy(update={"server": Program(http=Http(max_body_mebibytes=1))})
 
     async def pieces() -> Any:
         for _ in range(4):
-            yield b" " * 400
+            yield b" " * 400_000
 
-    async with running(settings=limited) as server:
-        declared = await server.public.post(PATH, content=b" " * 1001)
+    async with running(pod=small) as server:
+        declared = await server.public.post(PATH, content=b" " * (1024 * 1024 + 1))
         undeclared = await server.public.post(PATH, content=pieces())
     for refused in (declared, undeclared):
         assert (refused.status_code, refused.headers["connection"]) == (413, "close")

@@ -15,8 +15,8 @@ from program_process import termination
 from rag_server import body, pod_part
 
 from tailhold.serve import ServeFailedError, serve
-from tailhold_api.spec import Server
-from tailhold_server.settings import ServerSettings
+from tailhold_api.access import Http
+from tailhold_api.spec import Program
 
 QUESTION: Any = [{"role": "user", "content": "When does the office close?"}]
 
@@ -196,7 +196,7 @@ def test_a_server_whose_engine_stands_still_ends_its_streams_leaves_word_and_end
 
 def test_an_answer_longer_than_the_drain_ends_with_an_error_event(start_stand_in: Any) -> None:
     """C67."""
-    pod = pod_part().model_copy(update={"server": Server(drain_seconds=1)})
+    pod = pod_part().model_copy(update={"server": Program(drain_seconds=1)})
     program = start_stand_in(pod=pod, TAILHOLD_STAND_IN_SECONDS_PER_TOKEN="1.5")
     url = f"{program.url}/v1/chat/completions"
     with httpx.stream("POST", url, json=body(stream=True), timeout=30, trust_env=False) as answer:
@@ -218,12 +218,13 @@ def rest_of(program: Any, *pieces: bytes) -> bytes:
 
 
 def test_a_connection_whose_body_is_not_read_to_its_end_is_closed_with_the_answer(start_stand_in: Any) -> None:
-    program = start_stand_in(TAILHOLD_RECEIVE_SECONDS="0.2", TAILHOLD_MAX_BODY_BYTES="100000")
+    small = pod_part().model_copy(update={"server": Program(http=Http(max_body_mebibytes=1))})
+    program = start_stand_in(pod=small, TAILHOLD_RECEIVE_SECONDS="0.2")
     head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: docs\r\n"
-    chunked, piece = head + b"transfer-encoding: chunked\r\n\r\n", b"c350\r\n" + b" " * 50_000 + b"\r\n"
+    chunked, piece = head + b"transfer-encoding: chunked\r\n\r\n", b"7a120\r\n" + b" " * 500_000 + b"\r\n"
     for status, sent in (
         (413, (chunked, piece, piece, piece)),
-        (413, (head + b"content-length: 100001\r\n\r\n",)),
+        (413, (head + b"content-length: 1048577\r\n\r\n",)),
         (408, (chunked, piece)),
         (408, (head + b"content-length: 200\r\n\r\n", b"{")),
     ):
@@ -240,7 +241,7 @@ def test_a_connection_whose_body_is_not_read_to_its_end_is_closed_with_the_answe
 @pytest.mark.long
 def test_an_idle_connection_is_kept_longer_than_proxies_keep_theirs(shared: Any) -> None:
     """C66: more than uvicorn's 5 s; the setting is what the server is given."""
-    assert ServerSettings().keep_alive_seconds >= 75
+    assert Program().http.keep_alive_seconds >= 75
     program = shared
     connection = http.client.HTTPConnection("127.0.0.1", program.port, timeout=10)
     connection.request("GET", "/v1/models")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 from rag_server import content_part, pod_part, store_snapshot
@@ -102,13 +103,18 @@ def starter(folder: Path) -> Iterator[Starter]:
     digest = store_snapshot(folder / "claims" / "snapshots")
 
     def start(
-        *, wait: bool = True, pod: PodPart | None = None, recording: Recording | None = None, **environment: str
+        *,
+        wait: bool = True,
+        pod: PodPart | None = None,
+        content: dict[str, Any] | None = None,
+        recording: Recording | None = None,
+        **environment: str,
     ) -> ServerProcess:
         program = start_program(
             folder / f"program{len(started)}",
             folder / "claims",
             pod or pod_part(),
-            content_part(digest, recording=recording),
+            content_part(digest, recording=recording).model_copy(update=content or {}),
             **{"TAILHOLD_ENGINE": "stand-in", **environment},
         )
         started.append(program)

@@ -16,6 +16,7 @@ from tailhold_api.index_kinds import IndexKind
 from tailhold_api.parts import ContentPart, PodPart
 from tailhold_api.serving import Admission, Embedder, Generator, Prompt, Retrieval
 from tailhold_api.sources import ClaimFolder, Metric, ModelSource, SnapshotStore, Uploads
+from tailhold_server.access.authentication import Authenticator
 from tailhold_server.app import create_app, create_internal_app
 from tailhold_server.backends import Backend
 from tailhold_server.content import Index
@@ -104,6 +105,7 @@ class Running:
     observed: ObservedEngine
     public: httpx.AsyncClient
     internal: httpx.AsyncClient
+    settings: ServerSettings
 
     async def ask(self, content: Any = "When does the office close?", **fields: Any) -> httpx.Response:
         """One question; `content` is the user's."""
@@ -130,6 +132,7 @@ async def running(
     encoder: StandInEncoder | None = None,
     settings: ServerSettings | None = None,
     other: Index | None = None,
+    authenticator: Authenticator | None = None,
     folder: Path | None = None,
 ) -> AsyncIterator[Running]:
     """The whole server behind ASGI, no socket. With a folder it takes uploads there."""
@@ -147,14 +150,14 @@ async def running(
     uploads = Folder(folder / "uploads") if folder else None
     backend = Backend(lambda: encoder or StandInEncoder(), StandInTokenizer, _opener(indices), engine, store, uploads)
     started = await start_with(backend, service, content or content_part(), settings)
-    public = httpx.ASGITransport(create_app(service, settings), raise_app_exceptions=False)
+    public = httpx.ASGITransport(create_app(service, settings, authenticator), raise_app_exceptions=False)
     internal = httpx.ASGITransport(create_internal_app(service, settings), raise_app_exceptions=False)
     try:
         async with (
             httpx.AsyncClient(transport=public, base_url="http://docs") as one,
             httpx.AsyncClient(transport=internal, base_url="http://docs") as two,
         ):
-            yield Running(service, engine, started.engine, one, two)
+            yield Running(service, engine, started.engine, one, two, settings)
     finally:
         await started.close()
 

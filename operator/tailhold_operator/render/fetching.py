@@ -29,12 +29,13 @@ def environment(cache: Cache | None) -> list[Manifest]:
     return [{"name": "TAILHOLD_FETCHED", "value": f"{names.CLAIMS_FOLDER}/{cache.claim_name}/tailhold"}]
 
 
-def volumes(sources: Iterable[Source], trust: Trust | None) -> Volumes:
-    """Image volumes, Secrets that files are fetched with, and certificates; each once."""
+def volumes(sources: Iterable[Source], trust: Trust | None, secrets: Iterable[str] = ()) -> Volumes:
+    """Image volumes, Secrets, these and what files are fetched with, and certificates; each once. What changes in a
+    Secret reaches the pod without a restart."""
     sources = list(sources)
     images = {each.image.reference: each.image.pull_policy.value for each in sources if each.image}
     found = [_image(*each, at) for at, each in enumerate(images.items())]
-    found += [_secret(name, at) for at, name in enumerate(dict.fromkeys(_secrets(sources)))]
+    found += [_secret(name, at) for at, name in enumerate(dict.fromkeys((*_secrets(sources), *secrets)))]
     found += [_trusted(trust)] if trust else []
     return [volume for volume, _ in found], [mount for _, mount in found]
 

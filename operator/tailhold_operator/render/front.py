@@ -6,6 +6,7 @@ from tailhold_operator.render.identity import Identity
 
 _PORTS = {
     "http": {"name": "http", "port": 80, "protocol": "TCP", "targetPort": "http"},
+    "https": {"name": "https", "port": 443, "protocol": "TCP", "targetPort": "https", "appProtocol": "https"},
     # A mesh or a gateway has to be told that this is HTTP/2 from the first byte.
     "grpc": {
         "name": "grpc",
@@ -23,14 +24,28 @@ def render_service(identity: Identity, pod_part: str, template: Manifest | None)
     service["spec"] = {
         "type": "ClusterIP",
         "selector": identity.selector(**{names.LABEL_POD_PART: pod_part}),
-        "ports": [port for name, port in _PORTS.items() if name in _open(template)],
+        "ports": [_port(name, template) for name in _PORTS if name in _open(template)],
     }
     return service
 
 
+def render_url(identity: Identity, template: Manifest | None) -> str:
+    """Where OpenAI's clients find it within the cluster."""
+    scheme = "https" if "https" in _open(template) else "http"
+    return f"{scheme}://{identity.host}/v1"
+
+
+def _port(name: str, template: Manifest | None) -> Manifest:
+    port = _PORTS[name]
+    if name == "grpc" and "https" in _open(template):  # HTTP/2 beneath TLS is agreed on in the handshake
+        return {key: value for key, value in port.items() if key != "appProtocol"}
+    return port
+
+
 def _open(template: Manifest | None) -> set[str]:
     containers = template["spec"]["containers"] if template else ()
-    return {"http"} | {port["name"] for each in containers for port in each.get("ports", ())}
+    found = {port["name"] for each in containers for port in each.get("ports", ())}
+    return found if "https" in found else found | {"http"}
 
 
 def render_budget(identity: Identity) -> Manifest:

@@ -20,6 +20,11 @@ class Identity:
         return names.child_name(self.name, *suffix)
 
     @property
+    def host(self) -> str:
+        """The name of the Service within the cluster."""
+        return names.service_host(self.child(), self.namespace)
+
+    @property
     def audience(self) -> str:
         """Whom the operator's tokens are for."""
         return f"{self.namespace}/{self.name}"

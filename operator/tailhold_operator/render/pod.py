@@ -110,9 +110,10 @@ def container(name: str, image: str, setup: Setup, rules: Pod, args: list[str], 
     return described
 
 
-def probe(path: str, **timing: int) -> Mapping[str, Any]:
-    """A look at the internal port."""
-    return {"httpGet": {"path": path, "port": "internal"}, **timing}
+def probe(path: str, *, tls: bool = False, **timing: int) -> Mapping[str, Any]:
+    """A look at the internal port. Kubelet checks no certificate."""
+    scheme = {"scheme": "HTTPS"} if tls else {}
+    return {"httpGet": {"path": path, "port": "internal", **scheme}, **timing}
 
 
 def _mounts(setup: Setup, rules: Pod) -> list[Manifest]:

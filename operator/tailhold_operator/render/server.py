@@ -1,6 +1,7 @@
 """The pods that answer questions: the template, and the Deployment around it."""
 
 import math
+from functools import partial
 
 from tailhold_api import codec, names
 from tailhold_api.parts import SHORT, PodPart
@@ -57,6 +58,7 @@ def _scraped(part: PodPart) -> dict[str, str]:
     if not part.observability.metrics.scrape_annotations:
         return {}
     said = {"scrape": "true", "port": str(names.INTERNAL_PORT), "path": names.METRICS_PATH}
+    said |= {"scheme": "https"} if part.server.is_internal_tls else {}
     return {f"prometheus.io/{name}": value for name, value in said.items()}
 
 
@@ -85,7 +87,7 @@ def _volumes(part: PodPart, identity: Identity, short: str) -> tuple[list[Manife
     kept = [each.pvc.claim_name for each in (part.audit_sink, part.uploads) if each]
     writable = (*kept, *fetching.writable(part.server.cache))
     claims, claim_mounts = pod.claims((*store, *fetching.claims_of(sources), *writable), writable)
-    fetched, fetched_mounts = fetching.volumes(sources, part.pod.trust)
+    fetched, fetched_mounts = fetching.volumes(sources, part.pod.trust, part.server.secret_names)
     cache, cache_mounts = pod.scratch(part.placement.cache_mebibytes)
     # vLLM keeps the blocks that are off the card in a file there.
     size = mebibytes(part.placement.shared_memory_mebibytes + part.engine.kv_offload_mebibytes)
@@ -98,16 +100,17 @@ def _volumes(part: PodPart, identity: Identity, short: str) -> tuple[list[Manife
 def _life(part: PodPart) -> Manifest:
     """Ports and probes. Liveness is asked only after the start-up probe has passed."""
     tries = math.ceil(part.server.startup_seconds / _STARTUP_PERIOD_SECONDS)
-    startup = pod.probe("/startupz", periodSeconds=_STARTUP_PERIOD_SECONDS, timeoutSeconds=3, failureThreshold=tries)
-    ports = {"http": names.HTTP_PORT, "internal": names.INTERNAL_PORT}
+    probe = partial(pod.probe, tls=part.server.is_internal_tls)
+    startup = probe("/startupz", periodSeconds=_STARTUP_PERIOD_SECONDS, timeoutSeconds=3, failureThreshold=tries)
+    ports = {"https" if part.server.tls else "http": names.HTTP_PORT, "internal": names.INTERNAL_PORT}
     if part.server.grpc.enabled:
         ports["grpc"] = names.GRPC_PORT
     return {
         "ports": [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports.items()],
         "startupProbe": startup,
-        "readinessProbe": pod.probe("/readyz", periodSeconds=2, timeoutSeconds=2, failureThreshold=2),
+        "readinessProbe": probe("/readyz", periodSeconds=2, timeoutSeconds=2, failureThreshold=2),
         # The server ends itself when its engine is dead or stands still: this is for one that cannot do that any more.
-        "livenessProbe": pod.probe("/livez", periodSeconds=5, timeoutSeconds=4, failureThreshold=3),
+        "livenessProbe": probe("/livez", periodSeconds=5, timeoutSeconds=4, failureThreshold=3),
         "lifecycle": {"preStop": {"sleep": {"seconds": _PRE_STOP_SECONDS}}},
     }
 

@@ -100,16 +100,18 @@ class VllmEngine:
         except VLLMValidationError as error:
             raise ValueError(str(error)) from error
 
-    def generate(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> AsyncGenerator[Delta, None]:
+    def generate(
+        self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling, *, salt: str = ""
+    ) -> AsyncGenerator[Delta, None]:
         """Text comes detokenised, in whole characters; several tokens at once for a slow reader."""
-        return self._generated(request_id, prompt_ids, sampling)
+        return self._generated(request_id, prompt_ids, sampling, salt)
 
     async def _generated(
-        self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling
+        self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling, salt: str
     ) -> AsyncGenerator[Delta, None]:
         from vllm.v1.engine.exceptions import EngineDeadError
 
-        prompt = {"type": "token", "prompt_token_ids": list(prompt_ids)}
+        prompt = {"type": "token", "prompt_token_ids": list(prompt_ids)} | ({"cache_salt": salt} if salt else {})
         outputs = self._llm.generate(prompt, _sampling_params(sampling), request_id)
         first = True
         try:

@@ -13,8 +13,10 @@ from tailhold_server.errors import Failure, ServeError
 from tailhold_server.handlers.documents import Attributes, attributes_of, file_id, filename
 from tailhold_server.handlers.filters import Filter, passes
 from tailhold_server.handlers.visible import Visible
+from tailhold_server.ports import Document
 from tailhold_server.prompt import Passage
 from tailhold_server.retriever import Found, Lookup
+from tailhold_server.sources import place_of
 
 _AT_ONCE = 64
 _NO_ATTRIBUTES: Mapping[str, Attributes] = {}
@@ -49,30 +51,36 @@ class Search:
         self._held = 0
 
     async def search(
-        self, queries: Sequence[str], most: int, *, min_score: float | None = None, wanted: Filter | None = None
+        self,
+        queries: Sequence[str],
+        most: int,
+        *,
+        min_score: float | None = None,
+        wanted: Filter | None = None,
+        tenant: str = "",
     ) -> list[Hit]:
-        """The best passages over all queries, best first, each once. Raises ServeError."""
+        """The best passages over all queries that are open to the tenant, best first, each once. Raises ServeError."""
         if self._held + len(queries) > _AT_ONCE:
             told = f"{_AT_ONCE} searches are held: no more now. Try again."
             raise ServeError(Failure.OVERLOADED, told, code="overloaded", retry_after_seconds=1)
         self._held += len(queries)
         try:
-            return await self._search(queries, most, min_score, wanted)
+            return await self._search(queries, most, min_score, wanted, tenant)
         finally:
             self._held -= len(queries)
 
     async def _search(
-        self, queries: Sequence[str], most: int, min_score: float | None, wanted: Filter | None
+        self, queries: Sequence[str], most: int, min_score: float | None, wanted: Filter | None, tenant: str
     ) -> list[Hit]:
         content = self._contents.current
-        own = self._own_attributes()
-        allowed = self._visible.mask(content.index)
+        own, closed = self._own_attributes(), content.part.closed_to(tenant)
+        allowed = self._visible.mask(content.index, closed)
         if wanted is not None:
-            chosen = await asyncio.to_thread(_chosen, content, wanted, own)
+            chosen = await asyncio.to_thread(_chosen, content, wanted, own, closed)
             allowed = chosen if allowed is None else chosen & allowed
         lookups = (Lookup(text, content, most, min_score, allowed) for text in queries)
         found = await asyncio.gather(*(self._retrieval.submit(each) for each in lookups))
-        return [_hit(content, each, own) for each in best([each.passages for each in found], most)]
+        return [_hit(content, each, own, closed) for each in best([each.passages for each in found], most)]
 
 
 def best(found: Sequence[Sequence[Passage]], most: int) -> list[Passage]:
@@ -84,17 +92,21 @@ def best(found: Sequence[Sequence[Passage]], most: int) -> list[Passage]:
     return [Passage(index, score) for index, score in ranked[:most]]
 
 
-def _chosen(content: Content, wanted: Filter, own: Mapping[str, Attributes]) -> NDArray[np.bool_]:
+def _chosen(
+    content: Content, wanted: Filter, own: Mapping[str, Attributes], closed: frozenset[str]
+) -> NDArray[np.bool_]:
+    """By the document that is shown to who asks: what is closed to them must not answer by whether it fits."""
     chunks = content.index.chunks
     fits = [passes(wanted, attributes_of(each, own.get(file_id(each), {}))) for each in chunks.documents]
-    chosen: NDArray[np.bool_] = np.array(fits, dtype=np.bool_)[chunks.document_of]
+    shown = chunks.document_beside(closed) if closed else chunks.document_of
+    chosen: NDArray[np.bool_] = np.array([*fits, False], dtype=np.bool_)[shown]
     return chosen
 
 
-def _hit(content: Content, passage: Passage, own: Mapping[str, Attributes]) -> Hit:
+def _hit(content: Content, passage: Passage, own: Mapping[str, Attributes], closed: frozenset[str]) -> Hit:
     chunks = content.index.chunks
-    document = chunks.documents[int(chunks.document_of[passage.index])]
+    place = place_of(chunks, passage.index, closed)
+    document = Document(place.source, place.document, place.title, place.url)
     name = file_id(document)
     said = attributes_of(document, own.get(name, {}))
-    key, text = chunks.source(passage.index).key, chunks.text(passage.index)
-    return Hit(name, filename(document), passage.score, text, key, said)
+    return Hit(name, filename(document), passage.score, chunks.text(passage.index), place.key, said)

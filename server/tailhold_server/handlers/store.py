@@ -172,32 +172,33 @@ class VectorStore:
         known(await asyncio.to_thread(self.folder.added, name), "file")
         return await self.add(name, attributes)
 
-    async def take_out(self, name: str) -> None:
+    async def take_out(self, name: str, closed: frozenset[str] = frozenset()) -> None:
         """Nothing of it is found any more; the file stays. Raises ServeError."""
         if self._folder is None or await asyncio.to_thread(self.folder.added, name) is None:
-            source = (await self.stored(name)).attributes["source"]
+            source = (await self.stored(name, closed)).attributes["source"]
             raise invalid(f"`{name}` belongs to the corpus source `{source}`: take it out there", "file_id")
         await asyncio.to_thread(self.folder.take_out, name)
         await self._look()
 
-    async def stored(self, name: str) -> StoredFile:
-        """A document by its id. Raises ServeError."""
-        found: StoredFile = known({each.file_id: each for each in await self.all_stored()}.get(name), "file")
+    async def stored(self, name: str, closed: frozenset[str] = frozenset()) -> StoredFile:
+        """A document by its id; one of a source that is closed to who asks is not there. Raises ServeError."""
+        found: StoredFile = known({each.file_id: each for each in await self.all_stored(closed)}.get(name), "file")
         return found
 
-    async def all_stored(self) -> list[StoredFile]:
-        """All documents, uploaded or not."""
+    async def all_stored(self, closed: frozenset[str] = frozenset()) -> list[StoredFile]:
+        """All documents, uploaded or not, beside those of sources that are closed to who asks."""
         seen = await self._look()
-        return await asyncio.to_thread(_stored, seen)
+        stored = await asyncio.to_thread(_stored, seen)
+        return [each for each in stored if each.attributes["source"] not in closed] if closed else stored
 
-    async def counts(self) -> tuple[Counter[FileState], int]:
+    async def counts(self, closed: frozenset[str] = frozenset()) -> tuple[Counter[FileState], int]:
         """How many documents are how far, and the bytes of all uploads among them."""
-        stored = await self.all_stored()
+        stored = await self.all_stored(closed)
         return Counter(each.state for each in stored), sum(each.bytes for each in stored)
 
-    async def texts(self, name: str) -> list[str]:
+    async def texts(self, name: str, closed: frozenset[str] = frozenset()) -> list[str]:
         """The passages of a document, in their order. Raises ServeError."""
-        await self.stored(name)
+        await self.stored(name, closed)
         index = self._contents.current.index
         return await asyncio.to_thread(_texts, index, name)
 

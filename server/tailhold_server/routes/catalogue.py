@@ -8,8 +8,10 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from tailhold_server.access.caller import caller_of
 from tailhold_server.content import Index
 from tailhold_server.errors import Failure, ServeError
+from tailhold_server.ports import ChunkSource
 from tailhold_server.service import Service
 from tailhold_server.sources import SOURCE_PATH
 
@@ -48,13 +50,13 @@ def catalogue_router(service: Service) -> APIRouter:
         responses={200: {"content": {"application/json": {"schema": {"type": "object"}}, _HTML: {}}}},
     )
     async def source(key: str, request: Request) -> Response:
-        """A passage that an answer cited: JSON, or a page for browsers."""
-        index = service.contents.current.index
+        """A passage that an answer cited: JSON, or a page for browsers. One of a closed source is as good as none."""
+        index, closed = service.contents.current.index, service.closed_to(caller_of(request.scope))
         found = await asyncio.to_thread(index.find, key) if _KEY.fullmatch(key) else None
         mask = service.handlers.store.visible.mask(index)
-        if found is None or not (mask is None or mask[found]):
+        if found is None or found[1].source in closed or not (mask is None or mask[found[0]]):
             raise ServeError(Failure.NOT_FOUND, "No such passage in the index that serves now.", param="key")
-        body = _body(index, found)
+        body = _body(index, *found)
         headers = {"vary": "accept"}
         if _prefers_html(request.headers.get("accept", "")):
             return HTMLResponse(_page(body), headers=headers | _SAFE)
@@ -63,8 +65,7 @@ def catalogue_router(service: Service) -> APIRouter:
     return router
 
 
-def _body(index: Index, place: int) -> dict[str, Any]:
-    source = index.chunks.source(place)
+def _body(index: Index, chunk: int, source: ChunkSource) -> dict[str, Any]:
     return {
         "object": "source",
         "key": source.key,
@@ -74,7 +75,7 @@ def _body(index: Index, place: int) -> dict[str, Any]:
         "source": source.source,
         "start": source.start,
         "end": source.end,
-        "text": index.chunks.text(place),
+        "text": index.chunks.text(chunk),
     }
 
 

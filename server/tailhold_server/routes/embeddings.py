@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from starlette.responses import Response
 
+from tailhold_server.access.caller import caller_of
 from tailhold_server.errors import invalid
 from tailhold_server.handlers.embed import MOST_TEXTS, Embedded, InputType
 from tailhold_server.routes.fields import EMBEDDINGS, Fields
@@ -50,7 +51,8 @@ def embeddings_router(service: Service) -> APIRouter:
         if asked.dimensions not in (None, handler.dimension):
             told = f"`dimensions`: vectors have {handler.dimension} numbers and are not shortened: leave it out"
             raise invalid(told, "dimensions")
-        embedded = await handler.embed(_texts(asked), asked.input_type or InputType.QUERY)
+        with service.counted(caller_of(request.scope)):
+            embedded = await handler.embed(_texts(asked), asked.input_type or InputType.QUERY)
         body = _body(embedded, asked.encoding_format or Encoding.FLOAT, asked.model or service.embedder_name)
         return Response(orjson.dumps(body), media_type=JSON)
 

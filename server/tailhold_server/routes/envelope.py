@@ -35,7 +35,7 @@ def envelope(error: ServeError) -> dict[str, Any]:
 def error_response(error: ServeError) -> JSONResponse:
     """The envelope with its status."""
     wait = error.retry_after_seconds
-    headers = {"retry-after": str(wait)} if wait is not None else {}
+    headers = dict(error.headers) | ({"retry-after": str(wait)} if wait is not None else {})
     if error.failure in _UNREAD:
         headers["connection"] = "close"
     kind = _LingeringResponse if error.failure is Failure.TOO_LARGE else JSONResponse

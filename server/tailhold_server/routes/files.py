@@ -1,10 +1,13 @@
 """`/v1/files`: documents that clients upload."""
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import FileResponse, Response
 
+from tailhold_api.sources import UPLOADS
+from tailhold_server.access.caller import caller_of
 from tailhold_server.errors import Failure, ServeError, invalid
 from tailhold_server.routes.fields import FILES
 from tailhold_server.routes.multipart import KIND, FormReader
@@ -28,7 +31,7 @@ _BODY = {"required": True, "content": {KIND: {"schema": _FORM}}}
 
 def files_router(service: Service) -> APIRouter:
     """The routes over a service."""
-    router = APIRouter()
+    router = APIRouter(dependencies=[Depends(uploads_open(service))])
 
     @router.post(PATH, openapi_extra={"requestBody": _BODY})
     async def upload(request: Request) -> dict[str, Any]:
@@ -81,6 +84,17 @@ def files_router(service: Service) -> APIRouter:
         return {"id": file_id, "object": "file", "deleted": True}
 
     return router
+
+
+def uploads_open(service: Service) -> Callable[[Request], Awaitable[None]]:
+    """For routes about uploads: refused, before anything is read, to callers whose tenant may see none."""
+
+    async def check(request: Request) -> None:
+        if UPLOADS in service.closed_to(caller_of(request.scope)):
+            told = "Uploads are closed to your tenant (`corpus.uploads.tenants`)."
+            raise ServeError(Failure.FORBIDDEN, told, code="tenant_forbidden")
+
+    return check
 
 
 def file_body(name: str, about: About) -> dict[str, Any]:

@@ -67,6 +67,8 @@ def _fields(fields: Fields) -> Iterator[str]:
 
 _MEANS: Mapping[Failure, str] = {
     Failure.INVALID: "The request can never be answered as it is; `param` names the field.",
+    Failure.UNAUTHENTICATED: "no key or token of ours, where `server.auth` asks for one",
+    Failure.FORBIDDEN: "a token without a tenant, or a tenant that may not do this",
     Failure.NOT_FOUND: "No such route, model, store, file or passage; or the pipeline takes no uploads.",
     Failure.METHOD: "The route has other methods: they stand in `Allow`.",
     Failure.TOO_SLOW: "The body did not come.",

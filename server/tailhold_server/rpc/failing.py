@@ -10,6 +10,8 @@ from tailhold_server.errors import Failure, ServeError
 
 _CODES = {
     Failure.INVALID: code_pb2.INVALID_ARGUMENT,
+    Failure.UNAUTHENTICATED: code_pb2.UNAUTHENTICATED,
+    Failure.FORBIDDEN: code_pb2.PERMISSION_DENIED,
     Failure.NOT_FOUND: code_pb2.NOT_FOUND,
     Failure.METHOD: code_pb2.UNIMPLEMENTED,
     Failure.TOO_SLOW: code_pb2.DEADLINE_EXCEEDED,

@@ -9,6 +9,9 @@ from typing import Any, TypeVar
 import grpc
 from grpc_status.rpc_status import to_status
 
+from tailhold_server.access.authentication import Authenticator
+from tailhold_server.access.bearer import bearer_token
+from tailhold_server.access.caller import ANONYMOUS, Caller
 from tailhold_server.asking import Asking, Request
 from tailhold_server.errors import Failure, ServeError
 from tailhold_server.pipeline import Answer
@@ -29,8 +32,9 @@ _LOG = logging.getLogger(__name__)
 class Rag:
     """Answers over gRPC with what answers over HTTP. A call that is cancelled cancels everything that it began."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, authenticator: Authenticator | None = None) -> None:
         self._service = service
+        self._authenticator = authenticator
 
     def handlers(self) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
         """By the method's name."""
@@ -57,14 +61,27 @@ class Rag:
         return guarded
 
     async def _ask(self, asked: api.AskRequest, context: _Context) -> None:
-        async with Asking(self._service, self._told(asked, context), "ask") as asking:
+        caller = await self._caller(context)
+        async with Asking(self._service, self._told(asked, context, caller), "ask") as asking:
             answering = await asking.admit()
             await asking.begin()
             if asking.trace:
                 await context.send_initial_metadata(((TRACE_HEADER.decode(), asking.trace),))
             await self._stream(asking, answering.answer, context)
 
-    def _told(self, asked: api.AskRequest, context: _Context) -> Request:
+    async def _caller(self, context: _Context) -> Caller:
+        """From the call's metadata. Raises ServeError."""
+        if self._authenticator is None:
+            return ANONYMOUS
+        values = [value for name, value in context.invocation_metadata() or () if name == "authorization"]
+        try:
+            token = bearer_token([each.encode() if isinstance(each, str) else each for each in values])
+            return await self._authenticator.caller(token)
+        except ServeError as error:
+            self._service.telemetry.deny_for(error)
+            raise
+
+    def _told(self, asked: api.AskRequest, context: _Context, caller: Caller) -> Request:
         try:
             request = convert.chat_request(asked)
             self._service.check_model(request.model)
@@ -73,7 +90,8 @@ class Rag:
             self._service.telemetry.count(error.failure.outcome)
             raise
         headers = {str(name): str(value) for name, value in context.invocation_metadata() or ()}
-        return Request("grpc", put, request.model or self._service.model_names[0], headers, is_streamed=True)
+        model = request.model or self._service.model_names[0]
+        return Request("grpc", put, model, headers, is_streamed=True, caller=caller)
 
     async def _stream(self, asking: Asking, answer: Answer, context: _Context) -> None:
         await self._write(context, convert.opening(answer.prepared, asking.revision, asking.model))

@@ -72,6 +72,18 @@ class StoredChunks:
         text = self.text(index)
         return tuple(self._source(place, text) for place in self._places[start:end].tolist())
 
+    def document_beside(self, closed: frozenset[str]) -> NDArray[np.int64]:
+        """For each chunk the document of its first place beside these corpus sources; -1 where there is none."""
+        if not len(self):
+            return np.empty(0, dtype=np.int64)
+        is_open = np.array([each.source not in closed for each in self._documents], dtype=np.bool_)
+        documents, count = self._places[:, 0], len(self._places)
+        places = np.where(is_open[documents], np.arange(count), count)
+        # Every chunk has a place, as was proved: no segment is empty.
+        first = np.minimum.reduceat(places, self._place_offsets[:-1])
+        found: NDArray[np.int64] = np.append(documents, -1)[first]
+        return found
+
     def passage(self, index: int) -> bytes:
         """SHA-256 of what was embedded."""
         self._bounds(self._text_offsets, index)

@@ -12,9 +12,9 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from tailhold_server import sse
+from tailhold_server.access.caller import caller_of
 from tailhold_server.asking import Asking
 from tailhold_server.asking import Request as Told
-from tailhold_server.audit.auditor import CALLER
 from tailhold_server.errors import ServeError
 from tailhold_server.pipeline import Answer
 from tailhold_server.ports import TokenOdds
@@ -68,7 +68,7 @@ class Completion(Response):
             asked.model or service.model_names[0],
             request.headers,
             self._is_streamed,
-            request.scope.get(CALLER),
+            caller_of(request.scope),
             asked.safety_identifier or asked.user,
         )
 
@@ -111,6 +111,7 @@ class Completion(Response):
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
             *_said_of(frame),
+            *asking.headers,
         )
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
@@ -118,7 +119,7 @@ class Completion(Response):
 
     async def _stream(self, asking: Asking, answer: Answer, frame: Frame, send: Send) -> None:
         await asking.begin()
-        headers = (*sse.HEADERS, *_said_of(frame))
+        headers = (*sse.HEADERS, *_said_of(frame), *asking.headers)
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         pulse = Pulse(send, self._service.comment_seconds)
         try:

@@ -4,10 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 
+from tailhold_server.access.caller import caller_of
 from tailhold_server.errors import Failure, ServeError
 from tailhold_server.handlers.store import FileState, StoredFile
+from tailhold_server.routes.files import uploads_open
 from tailhold_server.routes.paging import Order, page, page_body
 from tailhold_server.routes.reading import body_of, json_body, read
 from tailhold_server.routes.vector_stores.bodies import batch_body, results_body, store_body, stored_body
@@ -25,39 +27,45 @@ Filter = Annotated[FileState | None, Query(alias="filter")]
 
 def vector_stores_router(service: Service) -> APIRouter:
     """The routes over a service."""
-    router = APIRouter()
+    router, uploads = APIRouter(), APIRouter(dependencies=[Depends(uploads_open(service))])
     _search_routes(router, service)
-    _file_routes(router, service)
-    _batch_routes(router, service)
+    _file_routes(router, uploads, service)
+    _batch_routes(uploads, service)
+    router.include_router(uploads)
     return router
 
 
 def _search_routes(router: APIRouter, service: Service) -> None:
     @router.get(PATH)
-    async def stores() -> dict[str, Any]:
+    async def stores(request: Request) -> dict[str, Any]:
         """The pipeline's one vector store."""
-        return page_body([await _store(service)], more=False)
+        return page_body([await _store(service, request)], more=False)
 
     @router.get(STORE)
-    async def store(vector_store_id: str) -> dict[str, Any]:
+    async def store(vector_store_id: str, request: Request) -> dict[str, Any]:
         """The vector store, with how far its files are."""
         _check(service, vector_store_id)
-        return await _store(service)
+        return await _store(service, request)
 
     @router.post(STORE + "/search", openapi_extra={"requestBody": json_body(SearchRequest)})
     async def search(vector_store_id: str, request: Request) -> dict[str, Any]:
         """The passages that fit best, without an answer."""
         asked = read(SearchRequest, await body_of(request))
         _check(service, vector_store_id)
-        handler = service.handlers.search
-        hits = await handler.search(
-            asked.queries, asked.max_num_results, min_score=asked.min_score, wanted=asked.wanted
-        )
+        handler, caller = service.handlers.search, caller_of(request.scope)
+        with service.counted(caller):
+            hits = await handler.search(
+                asked.queries,
+                asked.max_num_results,
+                min_score=asked.min_score,
+                wanted=asked.wanted,
+                tenant=caller.tenant,
+            )
         return results_body(asked.queries, hits)
 
 
-def _file_routes(router: APIRouter, service: Service) -> None:
-    @router.post(FILES, openapi_extra={"requestBody": json_body(AddRequest)})
+def _file_routes(router: APIRouter, uploads: APIRouter, service: Service) -> None:
+    @uploads.post(FILES, openapi_extra={"requestBody": json_body(AddRequest)})
     async def add(vector_store_id: str, request: Request) -> dict[str, Any]:
         """Make an uploaded file part of the corpus. It is found once an index that holds it is in force."""
         asked = read(AddRequest, await body_of(request))
@@ -68,6 +76,7 @@ def _file_routes(router: APIRouter, service: Service) -> None:
     @router.get(FILES)
     async def files(
         vector_store_id: str,
+        request: Request,
         limit: Limit = 20,
         order: Order = Order.DESC,
         after: str | None = None,
@@ -76,16 +85,16 @@ def _file_routes(router: APIRouter, service: Service) -> None:
     ) -> dict[str, Any]:
         """All documents, uploaded or not, in pages."""
         _check(service, vector_store_id)
-        stored = await service.handlers.store.all_stored()
+        stored = await service.handlers.store.all_stored(_closed(service, request))
         return _listed(vector_store_id, stored, state, limit=limit, order=order, after=after, before=before)
 
     @router.get(FILES + "/{file_id}")
-    async def file(vector_store_id: str, file_id: str) -> dict[str, Any]:
+    async def file(vector_store_id: str, file_id: str, request: Request) -> dict[str, Any]:
         """How far a document is."""
         _check(service, vector_store_id)
-        return stored_body(vector_store_id, await service.handlers.store.stored(file_id))
+        return stored_body(vector_store_id, await service.handlers.store.stored(file_id, _closed(service, request)))
 
-    @router.post(FILES + "/{file_id}", openapi_extra={"requestBody": json_body(DescribeRequest)})
+    @uploads.post(FILES + "/{file_id}", openapi_extra={"requestBody": json_body(DescribeRequest)})
     async def describe(vector_store_id: str, file_id: str, request: Request) -> dict[str, Any]:
         """Give an uploaded file other attributes."""
         asked = read(DescribeRequest, await body_of(request))
@@ -94,18 +103,18 @@ def _file_routes(router: APIRouter, service: Service) -> None:
         return stored_body(vector_store_id, described)
 
     @router.get(FILES + "/{file_id}/content")
-    async def content(vector_store_id: str, file_id: str) -> dict[str, Any]:
+    async def content(vector_store_id: str, file_id: str, request: Request) -> dict[str, Any]:
         """What was read from a document, passage by passage."""
         _check(service, vector_store_id)
-        texts = await service.handlers.store.texts(file_id)
+        texts = await service.handlers.store.texts(file_id, _closed(service, request))
         data = [{"type": "text", "text": text} for text in texts]
         return {"object": "vector_store.file_content.page", "data": data, "has_more": False, "next_page": None}
 
-    @router.delete(FILES + "/{file_id}")
-    async def take_out(vector_store_id: str, file_id: str) -> dict[str, Any]:
+    @uploads.delete(FILES + "/{file_id}")
+    async def take_out(vector_store_id: str, file_id: str, request: Request) -> dict[str, Any]:
         """Take a file out of the corpus: nothing of it is found from now on, whatever index is in force."""
         _check(service, vector_store_id)
-        await service.handlers.store.take_out(file_id)
+        await service.handlers.store.take_out(file_id, _closed(service, request))
         return {"id": file_id, "object": "vector_store.file.deleted", "deleted": True}
 
 
@@ -152,8 +161,12 @@ def _listed(store: str, files: Sequence[StoredFile], state: FileState | None, **
     return page_body([stored_body(store, each) for each in listed], more)
 
 
-async def _store(service: Service) -> dict[str, Any]:
-    counts, size = await service.handlers.store.counts()
+def _closed(service: Service, request: Request) -> frozenset[str]:
+    return service.closed_to(caller_of(request.scope))
+
+
+async def _store(service: Service, request: Request) -> dict[str, Any]:
+    counts, size = await service.handlers.store.counts(_closed(service, request))
     return store_body(service.vector_store_id, service.pod.pipeline, Counter(counts), size)
 
 

@@ -1,0 +1,82 @@
+"""What stands before the pipeline, as a pod part asks for it, and kept up to date while it serves."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from tailhold_api.conditions import Reason
+from tailhold_api.spec import Program
+from tailhold_server.access.authentication import Authenticator, KeyAuthenticator
+from tailhold_server.access.certificates import Certificates, Material, read_material
+from tailhold_server.access.keys import Keys, read_keys
+from tailhold_server.access.oidc import Issuer, fetch
+from tailhold_server.access.watched import FilesRefusedError, Watched
+from tailhold_server.errors import StartError
+from tailhold_server.telemetry import Telemetry
+
+_LOG = logging.getLogger(__name__)
+
+LOOK_SECONDS = 2.0
+"""Between two looks at the files: kubelet takes a minute to renew them."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """One for each server. What is None is not asked for."""
+
+    authenticator: Authenticator | None
+    certificates: Certificates | None
+    _keys: Watched[Keys] | None
+    _issuer: Issuer | None
+    _telemetry: Telemetry
+
+    async def keep_current(self) -> None:
+        """Take up new files and new keys of the issuer, until it is cancelled."""
+        while True:
+            try:
+                await self.refresh()
+            except Exception:
+                _LOG.exception("looking for new keys and certificates failed; it is tried again")
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def refresh(self) -> None:
+        """Look once. Files are read off the event loop."""
+        if self._issuer:
+            await self._issuer.refresh()
+        if self._keys:
+            await asyncio.to_thread(self._keys.refresh)
+        if self.certificates:
+            await asyncio.to_thread(self.certificates.refresh)
+            self._telemetry.show_expiry(self.certificates.newest.expires)
+
+
+def open_access(program: Program, secrets: Path, telemetry: Telemetry, tenant_of: Callable[[str], str]) -> Access:
+    """Read what is asked for; Secrets are folders of their names in `secrets`. Raises StartError."""
+    try:
+        keys = _keys(program, secrets, partial(telemetry.show_current, "api_keys"))
+        certificates = _certificates(program, secrets, partial(telemetry.show_current, "certificate"))
+    except FilesRefusedError as error:
+        raise StartError(Reason.START_FAILED, str(error), final=False) from error
+    oidc = program.auth.oidc if program.auth else None
+    issuer = Issuer(oidc, fetch, partial(telemetry.show_current, "issuer_keys")) if oidc else None
+    return Access(KeyAuthenticator(keys, tenant_of) if keys else issuer, certificates, keys, issuer, telemetry)
+
+
+def _keys(program: Program, secrets: Path, tell: Callable[[bool], None]) -> Watched[Keys] | None:
+    if program.auth is None or program.auth.api_keys is None:
+        return None
+    folder = secrets / program.auth.api_keys.secret_name
+    return Watched((folder,), partial(read_keys, folder), tell)
+
+
+def _certificates(program: Program, secrets: Path, tell: Callable[[bool], None]) -> Certificates | None:
+    if program.tls is None:
+        return None
+    folder, trusted = secrets / program.tls.secret_name, program.tls.client_ca_secret_name
+    authorities = secrets / trusted if trusted else None
+    folders = (folder, authorities) if authorities else (folder,)
+    watched: Watched[Material] = Watched(folders, partial(read_material, folder, authorities), tell)
+    return Certificates(watched)

@@ -1,0 +1,200 @@
+"""Keys of a Secret: who is let in, what is said to others, and what becomes of keys that change."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rag_server import Running, body, content_part, pod_part, running
+from secret_folder import swap
+
+from tailhold_api.access import ApiKeys, Auth
+from tailhold_api.spec import Program
+from tailhold_server.access.access import Access, open_access
+from tailhold_server.access.caller import ANONYMOUS, Caller, caller_of
+from tailhold_server.access.keys import Keys, parse_keys
+from tailhold_server.access.watched import FilesRefusedError
+from tailhold_server.errors import ServeError, StartError
+from tailhold_server.telemetry import Telemetry
+
+ADA, BOB = "ada-0123456789abcdef", "bob-0123456789abcdef"
+WITH_KEYS = Program(auth=Auth(api_keys=ApiKeys(secret_name="clients")))
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    folder = tmp_path / "secrets" / "clients"
+    swap(folder, ada=f"{ADA}\n", bob="sha256:" + hashlib.sha256(BOB.encode()).hexdigest())
+    return folder
+
+
+def opened(secret: Path, telemetry: Telemetry | None = None, tenants: dict[str, str] | None = None) -> Access:
+    return open_access(WITH_KEYS, secret.parent, telemetry or Telemetry(), lambda name: (tenants or {}).get(name, ""))
+
+
+WRONG: dict[str, list[tuple[bytes, bytes]]] = {
+    "none": [],
+    "empty": [(b"authorization", b"")],
+    "another scheme": [(b"authorization", b"Basic YWRhOmFkYQ==")],
+    "no key": [(b"authorization", b"Bearer ")],
+    "nobody's": [(b"authorization", b"Bearer ada-0123456789abcdeg")],
+    "the beginning of one": [(b"authorization", f"Bearer {ADA[:-1]}".encode())],
+    "one and more": [(b"authorization", f"Bearer {ADA}x".encode())],
+    "two in one": [(b"authorization", f"Bearer {ADA} {BOB}".encode())],
+    "the hash of one": [(b"authorization", b"Bearer sha256:" + hashlib.sha256(BOB.encode()).hexdigest().encode())],
+    "no ASCII": [(b"authorization", "Bearer schlüssel-0123456789".encode("latin-1"))],
+    "no UTF-8": [(b"authorization", b"Bearer \xff\xfe0123456789abcdef")],
+    "huge": [(b"authorization", b"Bearer " + b"a" * 60_000)],
+    "two headers": [(b"authorization", f"Bearer {ADA}".encode())] * 2,
+    "in the address": [(b"x-api-key", ADA.encode())],
+}
+
+
+@pytest.mark.parametrize("headers", WRONG.values(), ids=WRONG)
+async def test_who_has_no_key_is_told_so_and_nothing_more(headers: list[tuple[bytes, bytes]], secret: Path) -> None:
+    async with running(authenticator=opened(secret).authenticator) as server:
+        answers = [
+            await server.public.request(method, path, headers=headers)
+            for method, path in (("GET", "/v1/models"), ("POST", "/v1/chat/completions"), ("GET", "/nope"))
+        ]
+        denied = server.service.telemetry.text()
+    for answer in answers:
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"], error["type"]) == (401, "invalid_api_key", "invalid_request_error")
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert not any(key in answer.text for key in (ADA, BOB, "0123456789"))
+    assert len(server.engine.prompts) == 1, "the warm-up's alone"
+    assert 'tailhold_denied_total{reason="no_key"} 3.0' in denied
+
+
+@pytest.mark.parametrize("header", [f"Bearer {ADA}", f"bearer {BOB}", f"BEARER  {ADA} "])
+async def test_who_has_a_key_is_let_in(header: str, secret: Path) -> None:
+    async with running(authenticator=opened(secret).authenticator) as server:
+        headers = {"authorization": header}
+        assert (await server.public.get("/v1/models", headers=headers)).status_code == 200
+        asked = await server.public.post("/v1/chat/completions", json=body(), headers=headers)
+        assert asked.status_code == 200
+        assert (await server.internal.get("/readyz")).status_code == 200
+        assert (await server.internal.get("/metrics")).status_code == 200
+
+
+async def test_without_keys_everybody_is_the_same_client() -> None:
+    async with running() as server:
+        assert (await server.ask()).status_code == 200
+    assert caller_of({}) == ANONYMOUS == Caller("anonymous", "")
+
+
+async def test_a_caller_is_known_to_what_comes_after(secret: Path) -> None:
+    access = opened(secret, tenants={"ada": "risk"})
+    assert access.authenticator is not None
+    assert await access.authenticator.caller(ADA) == Caller("ada", "risk")
+    assert await access.authenticator.caller(BOB) == Caller("bob", "")
+
+
+async def lets_in(access: Access, key: str) -> bool:
+    assert access.authenticator is not None
+    try:
+        await access.authenticator.caller(key)
+    except ServeError:
+        return False
+    return True
+
+
+async def test_keys_are_rotated_without_a_restart(secret: Path) -> None:
+    access = opened(secret)
+    swap(secret, ada="ada-fedcba9876543210", carol="carol-0123456789abcdef")
+    assert await lets_in(access, ADA), "until it is looked at"
+    await access.refresh()
+    keys = (ADA, BOB, "ada-fedcba9876543210", "carol-0123456789abcdef")
+    assert [await lets_in(access, key) for key in keys] == [False, False, True, True]
+
+
+BROKEN: dict[str, tuple[dict[str, bytes | str], str]] = {
+    "too short": ({"ada": "short"}, "the key of client `ada` has to have at least 16 characters"),
+    "empty": ({"ada": ""}, "client `ada`"),
+    "a blank within": ({"ada": "0123456789 abcdef"}, "client `ada`"),
+    "half a hash": ({"ada": "sha256:0123"}, "64 hex digits"),
+    "no ASCII": ({"ada": "schlüssel-0123456789"}, "not ASCII"),
+    "bytes": ({"ada": b"\xff\xfe\x00" * 10}, "not ASCII"),
+    "one key for two": ({"ada": ADA, "bob": ADA}, "`ada` and `bob` have the same key"),
+    "none at all": ({}, "holds no key"),
+    "huge": ({"ada": b"a" * (3 << 20)}, "is larger than"),
+}
+
+
+@pytest.mark.parametrize(("files", "words"), BROKEN.values(), ids=BROKEN)
+async def test_a_broken_change_keeps_the_old_keys_and_says_so(
+    files: dict[str, bytes | str], words: str, secret: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    telemetry = Telemetry()
+    access = opened(secret, telemetry)
+    assert 'tailhold_access_current{what="api_keys"} 1.0' in telemetry.text()
+    swap(secret, **files)
+    if not files:
+        (secret / "..data").unlink()
+        for name in ("ada", "bob"):
+            (secret / name).unlink(missing_ok=True)
+    for _ in range(3):
+        await access.refresh()
+    said = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(said) == 1, "once, not at each look"
+    assert words in said[0]
+    assert ADA not in said[0]
+    assert await lets_in(access, ADA)
+    assert await lets_in(access, BOB)
+    assert 'tailhold_access_current{what="api_keys"} 0.0' in telemetry.text()
+    swap(secret, ada="ada-fedcba9876543210")
+    await access.refresh()
+    assert await lets_in(access, "ada-fedcba9876543210")
+    assert not await lets_in(access, ADA)
+    assert 'tailhold_access_current{what="api_keys"} 1.0' in telemetry.text()
+
+
+@pytest.mark.parametrize(("files", "words"), BROKEN.values(), ids=BROKEN)
+def test_a_start_with_broken_keys_says_which(files: dict[str, bytes | str], words: str, tmp_path: Path) -> None:
+    swap(tmp_path / "clients", **files)
+    with pytest.raises(StartError, match=words) as failed:
+        opened(tmp_path / "clients")
+    assert not failed.value.final, "a Secret that is put right helps"
+
+
+def test_a_start_without_the_secret_names_its_folder(tmp_path: Path) -> None:
+    with pytest.raises(StartError, match="clients cannot be read: No such file"):
+        opened(tmp_path / "clients")
+
+
+KEY = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=16, max_size=60).filter(
+    lambda key: not key.startswith("sha256:")
+)
+
+
+@given(st.dictionaries(st.text("abcdefgh", min_size=1), KEY, min_size=1), KEY)
+def test_each_key_opens_for_its_client_alone(clients: dict[str, str], other: str) -> None:
+    values = {client: key.encode() for client, key in clients.items()}
+    if len(set(clients.values())) < len(clients):
+        with pytest.raises(FilesRefusedError):
+            parse_keys(values, "here")
+        return
+    keys = Keys(parse_keys(values, "here"))
+    assert {client: keys.client(key) for client, key in clients.items()} == {client: client for client in clients}
+    assert (keys.client(other) is None) == (other not in clients.values())
+
+
+async def test_openais_field_for_a_salt_is_refused_by_name() -> None:
+    async with running() as server:
+        refused = await server.ask(cache_salt="risk")
+    assert refused.status_code == 400
+    assert "cache_salt" in refused.json()["error"]["message"]
+
+
+def described(server: Running) -> Any:
+    return server.service.tuning()
+
+
+async def test_what_is_in_force_tells_no_key(secret: Path) -> None:
+    pod = pod_part().model_copy(update={"server": WITH_KEYS})
+    async with running(pod=pod, content=content_part()) as server:
+        assert "clients" in str(described(server))
+        assert ADA not in str(described(server))
