@@ -21,7 +21,7 @@ _NO_CLAIM = re.compile('persistentvolumeclaim "[^"]*" not found')
 _CLAIMS = (
     "make the claim in the pipeline's namespace, or correct the field that names it: `index.store.claimName`,"
     " `server.cache.claimName`, or `pvc.claimName` of `generator.model`, `embedder.model`, `corpus.sources`,"
-    " `corpus.uploads`, `index.snapshot.source` or `pod.volumes`"
+    " `corpus.uploads`, `index.snapshot.source`, `audit.sink` or `pod.volumes`"
 )
 _NO_SECRET = re.compile('secret "[^"]*" not found')
 _SECRETS = (
