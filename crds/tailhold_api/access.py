@@ -92,8 +92,8 @@ class Limits(Model):
     `anonymous`. Each pod counts by itself: with three replicas a client may get up to three times as much."""
 
     requests_per_minute: int | None = live(None, ge=1, le=1000000)
-    """Questions in a minute, all of them at once if need be; they come back one by one. Beyond them 429 with
-    Retry-After. No limit where it is not given."""
+    """Questions, searches and requests for embeddings in a minute, all of them at once if need be; they come back one
+    by one. Beyond them 429 with Retry-After. No limit where it is not given."""
     tokens_per_minute: int | None = live(None, ge=1, le=1000000000)
     """Tokens of prompts and answers in a minute. An answer is counted at the longest that it may get, and settled at
     its end: clients that send a small `max_tokens` get further. The prompt holds the passages. No limit where it is

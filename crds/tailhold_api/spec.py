@@ -187,7 +187,7 @@ class Spec(Model):
         Rule(
             "(!self.corpus.sources.exists(each, each.tenants.size() > 0)"
             " && (!has(self.corpus.uploads) || self.corpus.uploads.tenants.size() == 0)) || has(self.server.auth)",
-            "`corpus.sources` and `corpus.uploads` may have `tenants` only with `server.auth`: nobody has one otherwise",
+            "`corpus.sources` and `corpus.uploads` may have `tenants` only with `server.auth`: nobody has one without",
             {
                 "corpus": {"sources": [{"name": "a", "configMap": {"name": "a"}, "tenants": ["risk"]}]},
                 "server": {"auth": {"apiKeys": {"secretName": "clients"}}},

@@ -147,14 +147,14 @@ class StandInChunks:
 
     @property
     def documents(self) -> Sequence[Document]:
-        """Named by the titles."""
-        found = (self.source(place) for place in range(len(self)))
+        """Named by the titles; one for each source that a text stands in."""
+        found = (each for index in range(len(self)) for each in self.sources(index))
         return [Document(each.source, each.document, each.title, each.url) for each in found]
 
     @property
     def document_of(self) -> NDArray[np.int64]:
-        """Each chunk is one."""
-        return np.arange(len(self))
+        """Each chunk's first."""
+        return self.document_beside(frozenset())
 
     def text(self, index: int) -> str:
         """The document's text."""
@@ -175,9 +175,14 @@ class StandInChunks:
         return [_stand_in_source(document, source, self._uploads.get(index)) for source in sources]
 
     def document_beside(self, closed: frozenset[str]) -> NDArray[np.int64]:
-        """Each document is one chunk."""
-        stands = [{each.source for each in self.sources(index)} for index in range(len(self))]
-        return np.array([at if sources - closed else -1 for at, sources in enumerate(stands)], dtype=np.int64)
+        """Each chunk's first beside these sources."""
+        found, at = [], 0
+        for sources in (self.sources(index) for index in range(len(self))):
+            places = range(at, at + len(sources))
+            opened = (place for place, each in zip(places, sources, strict=True) if each.source not in closed)
+            found.append(next(opened, -1))
+            at += len(sources)
+        return np.array(found, dtype=np.int64)
 
 
 def _stand_in_source(document: StandInDocument, source: str, path: str | None) -> ChunkSource:

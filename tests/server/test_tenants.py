@@ -1,11 +1,13 @@
 """What is open to whom: left out by the search itself, and told nowhere else."""
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
+import httpx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,11 +15,13 @@ from hypothesis import strategies as st
 from program_process import free_port
 from rag_server import DOCUMENTS, SNAPSHOT, Running, body, content_part, running
 
+from tailhold_api.access import Limits
 from tailhold_api.parts import ContentPart
 from tailhold_api.rpc import Grpc
 from tailhold_api.serving import Prompt, Retrieval
 from tailhold_server.access.bearer import unauthenticated
 from tailhold_server.access.caller import Caller
+from tailhold_server.app import create_app
 from tailhold_server.content import Content
 from tailhold_server.retriever import Lookup, Retriever
 from tailhold_server.rpc import rag_pb2 as api
@@ -121,6 +125,106 @@ async def test_a_source_is_closed_and_opened_without_a_restart_or_an_index() -> 
         server.service.put_content(closed)
         assert closed.index is before.index
         assert len((await asked(server, "risk"))["tailhold"]["sources"]) == 1
+
+
+async def get(server: Running, tenant: str, path: str) -> httpx.Response:
+    return await server.public.get(path, headers={"authorization": f"Bearer {tenant or 'none'}"})
+
+
+async def searched(server: Running, tenant: str, **fields: Any) -> list[dict[str, Any]]:
+    asked = {"query": "What is the risk limit?", "max_num_results": 4} | fields
+    headers = {"authorization": f"Bearer {tenant or 'none'}"}
+    found = await server.public.post("/v1/vector_stores/vs_docs/search", json=asked, headers=headers)
+    assert found.status_code == 200, found.text
+    return list(found.json()["data"])
+
+
+@pytest.mark.parametrize(("tenant", "seen"), SEEN_BY.items())
+async def test_a_search_without_an_answer_is_filtered_alike(tenant: str, seen: set[int]) -> None:
+    async with library() as server:
+        hits = await searched(server, tenant)
+    assert {each["content"][0]["text"] for each in hits} == {LIBRARY[at].text for at in seen}
+    closed = content_part().model_copy(update={"open_to": OPEN_TO}).closed_to(tenant)
+    assert not {each["attributes"]["source"] for each in hits} & closed
+
+
+async def test_a_filter_answers_nothing_about_what_is_closed() -> None:
+    """A text that stands in a closed source too is judged by the source that is shown."""
+    async with library() as server:
+        of_board = {"type": "eq", "key": "source", "value": "board"}
+        not_of_board = {"type": "ne", "key": "source", "value": "board"}
+        assert await searched(server, "risk", filters=of_board) == []
+        assert len(await searched(server, "risk", filters=not_of_board)) == 3
+        assert len(await searched(server, "audit", filters=of_board)) == 2
+
+
+@pytest.mark.parametrize(("tenant", "seen"), SEEN_BY.items())
+async def test_documents_are_listed_and_read_where_they_are_open(tenant: str, seen: set[int]) -> None:
+    files = "/v1/vector_stores/vs_docs/files"
+    async with library() as server:
+        every = (await get(server, "audit", files)).json()["data"]
+        listed = (await get(server, tenant, files)).json()["data"]
+        counts = (await get(server, tenant, "/v1/vector_stores/vs_docs")).json()["file_counts"]
+        codes = {
+            each["id"]: [
+                (await get(server, tenant, f"{files}/{each['id']}{end}")).status_code for end in ("", "/content")
+            ]
+            for each in every
+        }
+    assert {each["attributes"]["title"] for each in listed} <= {LIBRARY[at].title for at in seen}
+    assert counts["total"] == len(listed)
+    open_ids = {each["id"] for each in listed}
+    assert all(found == ([200, 200] if name in open_ids else [404, 404]) for name, found in codes.items())
+
+
+async def test_uploads_may_be_for_some_tenants_alone(tmp_path: Path) -> None:
+    part = content_part().model_copy(update={"open_to": {"uploads": ("risk",)}})
+    async with running(content=part, authenticator=ByName(), folder=tmp_path) as server:
+        for tenant, status in (("risk", 200), ("sales", 403), ("", 403)):
+            assert (await get(server, tenant, "/v1/files")).status_code == status
+            files = {"file": ("notes.md", b"# Notes"), "purpose": (None, "assistants")}
+            headers = {"authorization": f"Bearer {tenant or 'none'}"}
+            sent = await server.public.post("/v1/files", files=files, headers=headers)
+            assert sent.status_code == status
+        name = (await get(server, "risk", "/v1/files")).json()["data"][0]["id"]
+        store, headers = "/v1/vector_stores/vs_docs", {"authorization": "Bearer sales"}
+        for method, path in (
+            ("GET", f"/v1/files/{name}/content"),
+            ("DELETE", f"/v1/files/{name}"),
+            ("POST", f"{store}/files"),
+            ("DELETE", f"{store}/files/{name}"),
+            ("POST", f"{store}/file_batches"),
+        ):
+            refused = await server.public.request(method, path, headers=headers, json={})
+            assert (refused.status_code, refused.json()["error"]["code"]) == (403, "tenant_forbidden"), path
+
+
+async def test_no_route_is_open_without_a_key() -> None:
+    """Whatever routes there are."""
+    async with library() as server:
+        app: Any = create_app(server.service, server.settings, ByName())
+        routes = [(method, route.path) for route in app.routes for method in route.methods]
+        assert len(routes) > 20
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://docs") as client:
+            for method, path in routes:
+                answer = await client.request(method, re.sub(r"[{][^}]*[}]", "x", path))
+                assert answer.status_code == 401, (method, path)
+
+
+async def test_searches_and_embeddings_are_requests_too() -> None:
+    told = content_part().model_copy(update={"limits": Limits(requests_per_minute=2)})
+    async with running(content=told) as server:
+        embedded = await server.public.post("/v1/embeddings", json={"input": "When?"})
+        found = await server.public.post("/v1/vector_stores/vs_docs/search", json={"query": "When?"})
+        refused = [
+            await server.public.post("/v1/embeddings", json={"input": "When?"}),
+            await server.public.post("/v1/vector_stores/vs_docs/search", json={"query": "When?"}),
+            await server.ask(),
+        ]
+    assert (embedded.status_code, found.status_code) == (200, 200)
+    assert [each.status_code for each in refused] == [429] * 3
+    assert {each.json()["error"]["code"] for each in refused} == {"rate_limit_exceeded"}
 
 
 async def test_grpc_has_the_same_callers() -> None:

@@ -71,6 +71,7 @@ CHAT: Fields = {
     "safety_identifier": _honoured("The newer name of `user`; wins over it."),
     "metadata": _ignored("For stored completions, and none is stored."),
     "prompt_cache_key": _ignored("Equal beginnings share their KV blocks without it: `engine.prefixCaching`."),
+    "cache_salt": _refused("Blocks are kept apart by the tenant of the key: nobody chooses whose to share."),
     "prompt_cache_retention": _ignored("How long blocks stay is the engine's."),
     "prompt_cache_options": _ignored("How long blocks stay is the engine's."),
     "parallel_tool_calls": _ignored("There are no tools."),
