@@ -1,7 +1,6 @@
 """Compares the kinds of index on vectors like those of texts: `python -m tailhold_bench.index_kinds --help`.
 
-The vectors are made up: subjects in a space of few dimensions, turned into one of many, with a little noise. Questions
-are drawn as the vectors are and are none of them. One thread searches, one question at a time.
+The vectors are made up (`clustered`). Questions are drawn as the vectors are and are none of them. One thread searches, one question at a time.
 """
 
 import argparse
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from tailhold_api.index_kinds import BY_DEFAULT, HNSWStructure, IVFPQStructure, SearchParameters
 from tailhold_api.index_memory import index_bytes, vector_bytes
 from tailhold_api.sources import Metric
+from tailhold_bench.clustered import vectors
 from tailhold_server.adapters.faiss import searcher_of
 from tailhold_server.adapters.faiss_build import build_hnsw, build_ivfpq
 from tailhold_server.adapters.flat import FlatSearcher
@@ -23,9 +23,6 @@ from tailhold_server.adapters.threads import limit_threads
 from tailhold_server.ingest.structure import recall
 from tailhold_server.ports import Searcher
 
-_LATENT = 48
-_NOISE = 0.15
-_SPREAD = 0.7
 _TOP = 10
 
 Vectors = NDArray[np.float32]
@@ -44,17 +41,6 @@ class Row(NamedTuple):
     recall: float
     milliseconds: float
     """Median of one search."""
-
-
-def vectors(count: int, dimension: int, *, subjects: int, seed: int) -> Vectors:
-    """`count` points around `subjects` middles. Another seed draws other points around the same middles."""
-    fixed, random = np.random.default_rng(7), np.random.default_rng(seed)
-    middles = fixed.normal(size=(subjects, _LATENT))
-    turned = fixed.normal(size=(_LATENT, dimension)).astype(np.float32) / np.sqrt(_LATENT)
-    latent = middles[random.integers(0, subjects, count)] + _SPREAD * random.normal(size=(count, _LATENT))
-    made: Vectors = latent.astype(np.float32) @ turned
-    made += _NOISE * random.standard_normal(made.shape, dtype=np.float32)
-    return made
 
 
 def compare(stored: Vectors, questions: Vectors, lists: int, subquantizers: int) -> Iterator[Row]:

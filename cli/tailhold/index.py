@@ -20,6 +20,7 @@ from tailhold_api.parts import BuildPart
 from tailhold_api.serving import Embedder
 from tailhold_api.sources import ModelSource
 from tailhold_server import backends
+from tailhold_server.delivery.trust import trust
 from tailhold_server.errors import StartError
 from tailhold_server.ingest.build import KEEP
 from tailhold_server.ingest.build import build as build_snapshot
@@ -57,6 +58,7 @@ def build(
     try:
         with ExitStack() as stack:
             stack.enter_context(_ended_by_sigterm())
+            trust()
             board = stack.enter_context(_board(progress_port))
             lines = stack.enter_context(Lines(sys.stdout))
             report = _build(build_file, env, board, lines)

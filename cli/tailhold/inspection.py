@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from tailhold.ending import failed, write_ending
 from tailhold.manifest import read_manifest
-from tailhold.serve import cache_folder
+from tailhold.serve import cache_folder, here
 from tailhold_api import names
 from tailhold_api.codec import dump, load
 from tailhold_api.conditions import Reason
@@ -18,6 +18,7 @@ from tailhold_api.inspection import Inspection, InspectionPart, inspection_part
 from tailhold_api.memory import memory_sums, rendered
 from tailhold_api.parts import pod_part
 from tailhold_api.spec import Spec
+from tailhold_server.delivery.trust import trust
 from tailhold_server.errors import StartError
 from tailhold_server.inspection.look import inspect
 from tailhold_server.settings import STAND_IN
@@ -29,6 +30,7 @@ def in_job(part_file: Path, env: Mapping[str, str] = os.environ) -> int:
     1 where trying again may help by itself, 2 where files have to be mended first.
     """
     try:
+        trust()
         found = _look(load(InspectionPart, part_file.read_bytes()), env)
     except (OSError, ValidationError) as error:
         return _fail(env, StartError(Reason.INVALID_SPEC, f"{part_file}: {error}", final=False))
@@ -42,6 +44,8 @@ def in_job(part_file: Path, env: Mapping[str, str] = os.environ) -> int:
 def by_hand(manifest: Path, claims: Path | None, env: Mapping[str, str] = os.environ) -> int:
     """The same for a manifest on this machine, for people. Returns 1 where something does not fit."""
     wanted = read_manifest(manifest)
+    here(os.environ)
+    trust()
     where = claims or Path(env.get("TAILHOLD_CLAIMS") or cache_folder() / "claims")
     part = inspection_part(pod_part(wanted.name, wanted.spec), wanted.spec.server.image or "")
     found = _look(part, {**env, "TAILHOLD_CLAIMS": str(where)})

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from tailhold import __version__
+from tailhold.load import load
 
 app = typer.Typer(
     help="A RAG service on Kubernetes: one RagPipeline becomes pods that answer from your documents.",
@@ -20,6 +21,7 @@ index_app = typer.Typer(help="Build and verify index snapshots.", no_args_is_hel
 app.add_typer(index_app, name="index")
 audit_app = typer.Typer(help="Verify and read the records of answers.", no_args_is_help=True)
 app.add_typer(audit_app, name="audit")
+app.command()(load)
 
 
 class Output(StrEnum):
@@ -53,7 +55,7 @@ def main() -> None:
 def _is_users(error: Exception) -> bool:
     """Errors whose text is meant for the user: they name what is wrong and the next step."""
     known = "LocalError CommandError ManifestError NotReadyError AskError StartError ServeFailedError SnapshotRefused"
-    return type(error).__name__ in known.split()
+    return type(error).__name__ in (*known.split(), "LoadError")
 
 
 @app.callback(invoke_without_command=True)

@@ -95,7 +95,7 @@ def described(
         "outage": told.outage.value if told.outage else None,
         "podsThatFitBeside": told.fitting,
         "noNodeCouldHoldOne": told.unfit,
-        "lastStartSeconds": round(sum(status.phases.values()) / 1000) if status.phases else None,
+        "lastStartSeconds": _last_start_seconds(status),
         "summary": list(_summary(told, old is None, status)),
     }
 
@@ -133,6 +133,13 @@ def _summary(found: Forecast, is_new: bool, status: Status) -> Iterator[str]:
     yield "to undo it, apply the old manifest again: its revision is kept (`rollout.history`)"
 
 
+def _last_start_seconds(status: Status) -> int | None:
+    """Until the last step was done: they run side by side."""
+    ends = (phase.began_milliseconds + phase.milliseconds for phase in status.phases)
+    last = max(ends, default=None)
+    return None if last is None else round(last / 1000)
+
+
 def _pods(found: Forecast, status: Status) -> str:
     if not found.new_pods:
         return "no pod is restarted"
@@ -141,7 +148,8 @@ def _pods(found: Forecast, status: Status) -> str:
     if not found.strategy and found.outage is Outage.NONE:
         return "new pods; none serves yet"
     strategy = f"new pods, strategy {found.strategy.value}: " if found.strategy else "new pods: "
-    last = f"; the last start took {round(sum(status.phases.values()) / 1000)} s" if status.phases else ""
+    seconds = _last_start_seconds(status)
+    last = f"; the last start took {seconds} s" if seconds is not None else ""
     match found.outage:
         case Outage.NONE:
             return f"{strategy}no outage, the old ones serve until all new ones are ready"

@@ -6,10 +6,11 @@ import multiprocessing
 import os
 import re
 import sys
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -21,6 +22,9 @@ from tailhold_api.observability import LogLevel, Otlp
 from tailhold_api.parts import BuildPart, ContentPart, PodPart, build_part, content_part, pod_part
 from tailhold_api.spec import Spec
 from tailhold_api.status import Progress
+
+if TYPE_CHECKING:
+    from tailhold_server.refresh import Refresh
 
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
@@ -58,6 +62,7 @@ def serve(
         return run_apart(serving) if os.isatty(0) else serving()
     if pod is None and content is None and not Path(names.POD_PART_PATH).exists():
         raise ServeFailedError("name a manifest, as in `tailhold serve examples/ragpipeline.yaml`")
+    trust_given(os.environ)
     parts = (
         _read(PodPart, pod or Path(names.POD_PART_PATH)),
         _read(ContentPart, content or Path(names.CONTENT_PATH)),
@@ -105,7 +110,7 @@ class _Made:
     @property
     def refreshed(self) -> "_Made | None":
         """How to build for uploads, where there are any to come."""
-        return self if self.spec.corpus.uploads else None
+        return self if self.spec.uploads else None
 
     def build(self, staged: str) -> ContentPart | None:
         """Another index, with the uploads of this digest."""
@@ -123,7 +128,8 @@ def _from_manifest(path: Path) -> _Made:
         raise ServeFailedError(str(error)) from None
     spec = manifest.spec
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # a bar for loading weights says nothing of ours
-    os.environ.setdefault("TAILHOLD_CLAIMS", str(cache_folder() / "claims"))
+    here(os.environ)
+    trust_given(os.environ)
     os.environ.setdefault("TAILHOLD_SECRETS", str(cache_folder() / "secrets"))
     staged = _staged(spec)
     content = content_part(spec, _snapshot(spec, manifest.rebuild, staged))
@@ -131,10 +137,9 @@ def _from_manifest(path: Path) -> _Made:
 
 
 def _snapshot(spec: Spec, rebuild: str, staged: str) -> str:
-    """The snapshot that holds these uploads: the one on the volume, or one that is built now."""
+    """The snapshot that is given, or the one that holds these uploads: on the volume, or built now."""
     build = build_part(spec, rebuild + (f"+{staged[:16]}" if staged else ""))
-    store = Path(os.environ["TAILHOLD_CLAIMS"]) / build.store.claim_name
-    return _built(store, build) or _build(store, build, spec.index.keep_snapshots)
+    return _found_or_built(build, spec.index.keep_snapshots) if build else _given(spec)
 
 
 def _staged(spec: Spec) -> str:
@@ -142,11 +147,40 @@ def _staged(spec: Spec) -> str:
     from tailhold_server.uploads.folder import ADDED, Folder, staged_digest
     from tailhold_server.uploads.reading import uploads_folder
 
-    if spec.corpus.uploads is None:
+    if spec.corpus is None or spec.corpus.uploads is None:
         return ""
     claims = Path(os.environ["TAILHOLD_CLAIMS"])
     (claims / spec.corpus.uploads.pvc.claim_name).mkdir(parents=True, exist_ok=True)
     return staged_digest(Folder(uploads_folder(spec.corpus.uploads, claims)).names(ADDED))
+
+
+def here(env: MutableMapping[str, str]) -> None:
+    """Where claims lie and files are fetched to without a cluster."""
+    env.setdefault("TAILHOLD_CLAIMS", str(cache_folder() / "claims"))
+    env.setdefault("TAILHOLD_FETCHED", str(cache_folder() / "fetched"))
+    env.setdefault("TAILHOLD_TRUST_BUNDLE", str(cache_folder() / "trust.pem"))
+
+
+def trust_given(env: MutableMapping[str, str]) -> None:
+    """The company's authorities are trusted by all that fetches. Raises ServeFailedError."""
+    from tailhold_server.delivery.trust import trust
+    from tailhold_server.errors import StartError
+
+    try:
+        trust(env)
+    except StartError as error:
+        raise ServeFailedError(error.message) from None
+
+
+def _given(spec: Spec) -> str:
+    """The digest of a snapshot that was built elsewhere."""
+    assert spec.index.snapshot is not None  # noqa: S101 - without a corpus there is one
+    return spec.index.snapshot.digest
+
+
+def _found_or_built(build: BuildPart, keep: int) -> str:
+    store = Path(os.environ["TAILHOLD_CLAIMS"]) / build.store.claim_name
+    return _built(store, build) or _build(store, build, keep)
 
 
 def cache_folder() -> Path:
@@ -222,18 +256,23 @@ class _Teller:
             print(progress.step, file=sys.stderr, flush=True)
 
 
-def _run(pod: PodPart, content: ContentPart, address: tuple[str, int, int, int], made: _Made | None = None) -> int:
-    from tailhold_server.program import Address, PortInUseError, run
+def _refresh(made: _Made | None) -> "Refresh | None":
     from tailhold_server.refresh import Refresh
+
+    if made is None or made.spec.corpus is None:
+        return None
+    return Refresh(made.build, _stop_build, made.spec.corpus.min_rebuild_seconds, made.built)
+
+
+def _run(pod: PodPart, content: ContentPart, address: tuple[str, int, int, int], made: _Made | None = None) -> int:
+    from tailhold_server.logs import configure
+    from tailhold_server.program import Address, PortInUseError, run
     from tailhold_server.settings import ServerSettings
 
     levels = {LogLevel.DEBUG: logging.DEBUG, LogLevel.INFO: logging.INFO, LogLevel.WARNING: logging.WARNING}
-    logging.basicConfig(
-        level=levels[pod.observability.log_level], format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    configure(levels[pod.observability.log_level])
     try:
-        refresh = Refresh(made.build, _stop_build, made.spec.corpus.min_rebuild_seconds, made.built) if made else None
+        refresh = _refresh(made)
         return run(pod, content, ServerSettings(), Address(*address), refresh)
     except PortInUseError as error:
         raise ServeFailedError(str(error)) from error

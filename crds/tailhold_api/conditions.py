@@ -70,6 +70,19 @@ class Reason(StrEnum):
     MODEL_NOT_FOUND = "ModelNotFound"
     """The model's folder or files are not there; the message names the path. Correct `generator.model` or
     `embedder.model`, or fill the volume."""
+    CREDENTIALS_REFUSED = "CredentialsRefused"
+    """The hub or the object store will not hand the files over: no token for a gated model, a token or keys that may
+    not read them; the message says which. Put the right ones into the Secret that it names: pods try again by
+    themselves."""
+    SOURCE_UNREACHABLE = "SourceUnreachable"
+    """The hub or the object store does not answer; the message has its address and what was seen. Mend the network, the
+    proxy or the certificates: it is tried again by itself, from where it stopped."""
+    CHECKSUM_MISMATCH = "ChecksumMismatch"
+    """A fetched file is not what its checksum says, twice in a row; the message names it. Nothing of it is used. Find
+    out what changed it on the way or in the store."""
+    NO_SPACE = "NoSpace"
+    """There is no room for what has to be fetched; the message says how much is needed and where. Make room, raise
+    `placement.cacheMebibytes`, or give `server.cache` a larger claim."""
     START_FAILED = "StartFailed"
     """The server cannot start; the message has its error. Correct what it names."""
     CRASH_LOOP = "CrashLoop"

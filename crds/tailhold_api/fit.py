@@ -35,7 +35,7 @@ def misfits(spec: Spec, facts: Inspection, chunks: int | None) -> tuple[Misfit, 
     found = list(_of_engine(spec, facts))
     if facts.generator and facts.embedder:
         found += [*_of_model(spec, facts.generator), *_of_embedder(spec, facts.embedder)]
-        found += _of_cache(spec, facts.generator)
+        found += [*_of_cache(spec, facts.generator), *_of_disk(spec, facts.generator, facts.embedder)]
     found += _of_card(spec)
     return (*found, *(_too_large(each) for each in memory_sums(spec, facts, chunks) if not each.fits))
 
@@ -100,6 +100,21 @@ def _of_cache(spec: Spec, model: GeneratorFacts) -> Iterator[Misfit]:
         yield _misfit(
             f"`engine.kvCacheMebibytes` is {given:,}: one request of `engine.maxModelTokens` {asked:,} takes {need:,};"
             " raise the one, or lower the other"
+        )
+
+
+def _of_disk(spec: Spec, generator: GeneratorFacts, embedder: EmbedderFacts) -> Iterator[Misfit]:
+    """A pod that writes more than its own cache may hold is evicted, after minutes of fetching."""
+    sizes = {
+        "generator.model": (spec.generator.model, generator.weight_bytes),
+        "embedder.model": (spec.embedder.model, embedder.weight_bytes),
+    }
+    fetched = {name: size for name, (source, size) in sizes.items() if source.is_fetched}
+    given, need = spec.placement.cache_mebibytes, -(-sum(fetched.values()) // MEBIBYTE)
+    if need > given and spec.server.cache is None:
+        yield _misfit(
+            f"`placement.cacheMebibytes` is {given:,}: the weights of {' and '.join(f'`{each}`' for each in fetched)}"
+            f" take {need:,} when they are fetched; raise it, or name a claim in `server.cache`"
         )
 
 

@@ -61,8 +61,9 @@ def forecast(
     With `serves` false no pod answers yet, and none can be missed.
     """
     new_pods = old is None or digest(pod_part(pipeline, old)) != digest(pod_part(pipeline, new))
-    new_index = old is None or rebuild or digest(build_part(old)) != digest(build_part(new))
-    content = old is not None and digest(content_part(old, _ANY)) != digest(content_part(new, _ANY))
+    build = build_part(new)
+    new_index = build is not None and (old is None or rebuild or build_part(old) != build)
+    content = old is not None and digest(content_part(old, _given(old))) != digest(content_part(new, _given(new)))
     replaced = new.replicas if new_pods and old is not None and serves else 0
     room = _room(new, nodes) if new_pods else None
     unfit = bool(new_pods and new.replicas and nodes is not None and not could_fit(asked_by(new.placement), nodes))
@@ -79,6 +80,10 @@ def forecast(
         unfit=unfit,
         outage=_outage(new.rollout.strategy, strategy, room) if replaced else Outage.NONE,
     )
+
+
+def _given(spec: Spec) -> str:
+    return spec.index.snapshot.digest if spec.index.snapshot else _ANY
 
 
 def _room(new: Spec, nodes: Sequence[Node] | None) -> int | None:

@@ -5,7 +5,7 @@ from pydantic import Field
 from tailhold_api.codec import digest
 from tailhold_api.fields import Model
 from tailhold_api.parts import PodPart
-from tailhold_api.sources import ModelSource
+from tailhold_api.sources import ModelSource, SnapshotSource
 
 
 class InspectionPart(Model):
@@ -19,6 +19,8 @@ class InspectionPart(Model):
     """The server's image: its vLLM is asked which arguments it knows."""
     arguments: tuple[str, ...] = ()
     """Names in `engine.extraArgs`, sorted."""
+    snapshots: SnapshotSource | None = None
+    """Where snapshots are that were built elsewhere: looked at only whether it is mounted."""
 
 
 class GeneratorFacts(Model):
@@ -71,6 +73,8 @@ class EmbedderFacts(Model):
     """Longest input."""
     parameters: int = Field(0, ge=0)
     """Numbers in all tensors: each takes 4 bytes, since the embedder computes in float32."""
+    weight_bytes: int = Field(0, ge=0)
+    """Bytes of all tensors as they are stored."""
 
 
 class Inspection(Model):
@@ -97,7 +101,13 @@ class Inspection(Model):
 def inspection_part(pod: PodPart, image: str) -> InspectionPart:
     """What has to be looked at before a pod part is started from an image."""
     arguments = tuple(sorted(pod.engine.extra_args))
-    return InspectionPart(generator=pod.generator.model, embedder=pod.embedder.model, image=image, arguments=arguments)
+    return InspectionPart(
+        generator=pod.generator.model,
+        embedder=pod.embedder.model,
+        image=image,
+        arguments=arguments,
+        snapshots=pod.snapshots,
+    )
 
 
 def models_digest(generator: ModelSource, embedder: ModelSource) -> str:

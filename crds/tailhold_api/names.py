@@ -43,8 +43,13 @@ CLAIMS_FOLDER = "/var/lib/tailhold/claims"
 """Persistent volume claims are mounted here, each in a folder of its claim's name."""
 CONFIG_MAPS_FOLDER = "/var/lib/tailhold/configmaps"
 """ConfigMaps that are corpus sources are mounted here in the index Job, each in a folder of its name."""
+IMAGES_FOLDER = "/var/lib/tailhold/images"
+"""Image volumes are mounted here, each in a folder named by `image_folder`."""
 SECRETS_FOLDER = "/var/lib/tailhold/secrets"
-"""Secrets that the serving program reads are mounted here, each in a folder of its name."""
+"""Secrets that the serving program reads, or that files are fetched with, are mounted here, each in a folder of its
+name, each key a file."""
+TRUST_FOLDER = f"{CONFIG_FOLDER}/trust"
+"""Certificates of the company's authorities are mounted here."""
 CACHE_FOLDER = "/var/cache/tailhold"
 """HOME and every cache of the server, on one volume: the root file system is read-only."""
 
@@ -75,6 +80,11 @@ def child_name(pipeline: str, *suffix: str) -> str:
     return f"p-{stem[:room].strip('-')}-{digest}{tail}"
 
 
+def image_folder(reference: str) -> str:
+    """The folder's name of an image volume."""
+    return hashlib.sha256(reference.encode()).hexdigest()[:16]
+
+
 def service_host(service: str, namespace: str) -> str:
     """A Service's name as other namespaces call it."""
     return f"{service}.{namespace}.svc"
@@ -98,3 +108,6 @@ METRIC_DENIED = stage_metric("denied_total")
 METRIC_ACCESS_CURRENT = stage_metric("access_current")
 METRIC_CERTIFICATE_EXPIRES = stage_metric("certificate_expiry_timestamp_seconds")
 METRIC_INFO = stage_metric("revision_info")
+METRIC_PREFILL_RATE = stage_metric("prefill_tokens_per_second")
+METRIC_DECODE_RATE = stage_metric("decode_tokens_per_second")
+METRIC_CAPACITY = stage_metric("capacity_requests_per_second")

@@ -16,7 +16,7 @@ from tailhold_api.observability import Observability
 from tailhold_api.placement import Placement
 from tailhold_api.pod import Pod
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
-from tailhold_api.sources import UPLOADS, Corpus, Metric, SnapshotStore, Uploads
+from tailhold_api.sources import UPLOADS, Corpus, Metric, SnapshotSource, SnapshotStore, Uploads
 from tailhold_api.spec import Program, Spec
 
 SHORT = 10
@@ -43,8 +43,10 @@ class PodPart(Model):
     """The serving program."""
     observability: Observability = part(Observability)
     """What the server says about itself."""
-    store: SnapshotStore
-    """Where index snapshots are loaded from."""
+    store: SnapshotStore | None = None
+    """Where index snapshots are loaded from that are built from the corpus."""
+    snapshots: SnapshotSource | None = None
+    """Where they are loaded from that were built elsewhere."""
     audit_sink: AuditSink | None = None
     """Where audit records are kept; none are without it."""
     uploads: Uploads | None = None
@@ -115,8 +117,9 @@ def pod_part(pipeline: str, spec: Spec) -> PodPart:
         server=Program(**{name: getattr(spec.server, name) for name in Program.model_fields}),
         observability=spec.observability,
         store=spec.index.store,
+        snapshots=spec.index.snapshot.source if spec.index.snapshot else None,
         audit_sink=spec.audit.sink,
-        uploads=_pod_uploads(spec.corpus),
+        uploads=_pod_uploads(spec.uploads),
     )
 
 
@@ -136,8 +139,10 @@ def content_part(spec: Spec, snapshot: str) -> ContentPart:
     )
 
 
-def build_part(spec: Spec, rebuild: str = "") -> BuildPart:
-    """What the spec's snapshot is built from."""
+def build_part(spec: Spec, rebuild: str = "") -> BuildPart | None:
+    """What the spec's snapshot is built from; None where it is given."""
+    if spec.corpus is None or spec.index.store is None:
+        return None
     return BuildPart(
         corpus=_indexed(spec.corpus),
         embedder=spec.embedder,
@@ -151,12 +156,14 @@ def build_part(spec: Spec, rebuild: str = "") -> BuildPart:
     )
 
 
-def _pod_uploads(corpus: Corpus) -> Uploads | None:
+def _pod_uploads(uploads: Uploads | None) -> Uploads | None:
     """Without what reaches the running pods."""
-    return corpus.uploads.model_copy(update={"tenants": ()}) if corpus.uploads else None
+    return uploads.model_copy(update={"tenants": ()}) if uploads else None
 
 
-def _open_to(corpus: Corpus) -> dict[str, tuple[Tenant, ...]]:
+def _open_to(corpus: Corpus | None) -> dict[str, tuple[Tenant, ...]]:
+    if corpus is None:
+        return {}
     found = {each.name: each.tenants for each in corpus.sources if each.tenants}
     return found | ({UPLOADS: corpus.uploads.tenants} if corpus.uploads and corpus.uploads.tenants else {})
 

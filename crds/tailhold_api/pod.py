@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from tailhold_api.delivery import Trust
 from tailhold_api.fields import Model, Rule, part, restart
 from tailhold_api.grammar import LABEL_KEY, NAME, LabelValue, Name, keyed, legal_keys, once
 from tailhold_api.security import SecurityContext
@@ -118,6 +119,9 @@ class Pod(Model):
     them."""
     volumes: tuple[Volume, ...] = restart((), max_length=16)
     """Volumes with where they are mounted, as a company's certificates."""
+    trust: Trust | None = None
+    """Authorities of the company's own, trusted beside the public ones by all that fetches: models, snapshots,
+    archives. Read when a pod starts."""
     service_account_name: str | None = restart(None, **NAME)
     """An account of the pipeline's namespace that exists, as one that a cloud's workload identity knows. The operator
     makes one without rights where it is not given, and none where it is."""

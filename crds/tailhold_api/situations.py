@@ -53,6 +53,8 @@ _BAD_INDEX, _EMPTY, _NO_BUILD = Reason.SNAPSHOT_REFUSED, Reason.EMPTY_INDEX, Rea
 _PUSHES, _DECLINED, _DRAINS = Reason.PUSHING_CONTENT, Reason.CONTENT_REFUSED, Reason.DRAINING
 _QUOTA, _APPLY, _SPEC = Reason.POD_REFUSED, Reason.APPLY_REFUSED, Reason.INVALID_SPEC
 _PAUSED, _NONE, _NAME, _PENDING = Reason.PAUSED, Reason.NO_REPLICAS, Reason.NAME_CONFLICT, Reason.PENDING
+_DENIED, _UNHEARD = Reason.CREDENTIALS_REFUSED, Reason.SOURCE_UNREACHABLE
+_WRONG, _FULL = Reason.CHECKSUM_MISMATCH, Reason.NO_SPACE
 _LOOKS, _UNFIT = Reason.INSPECTING, Reason.DOES_NOT_FIT
 _SEE = Reason.WAITING_FOR_PODS  # nothing to load it: the failure stands elsewhere
 
@@ -68,6 +70,10 @@ SITUATIONS: dict[str, Row] = {
     "the image cannot be pulled": Row(_SOON, _IMAGE, None, _IMAGE, _IMAGE, _IMAGE, _IMAGE),
     "pods load": Row(_SOON, _LOADS, None, _LOADS, _LOADS, _LOADS, _LOADS),
     "the model is not there": Row(_NEVER, _NO_MODEL, None, _SEE, _NO_MODEL, _NO_MODEL, _NO_MODEL),
+    "the hub or store refuses": Row(_NEVER, _DENIED, None, _SEE, _DENIED, _DENIED, _DENIED),
+    "the hub or store does not answer": Row(_SOON, _UNHEARD, None, _UNHEARD, _UNHEARD, _UNHEARD, _UNHEARD),
+    "a fetched file is not what it should be": Row(_NEVER, _WRONG, None, _SEE, _WRONG, _WRONG, _WRONG),
+    "what is fetched has no room": Row(_NEVER, _FULL, None, _SEE, _FULL, _FULL, _FULL),
     "the server cannot start": Row(_NEVER, _NO_START, None, _SEE, _NO_START, _NO_START, _NO_START),
     "the snapshot was tampered with": Row(_NEVER, _BAD_INDEX, None, _BAD_INDEX, _SEE, _BAD_INDEX, _BAD_INDEX),
     "the server ends again and again": Row(_NEVER, _LOOPS, None, _SEE, _LOOPS, _LOOPS, _LOOPS),

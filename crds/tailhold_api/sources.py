@@ -4,8 +4,9 @@ from enum import StrEnum
 from typing import ClassVar, TypeVar
 
 from tailhold_api.access import Tenant
+from tailhold_api.delivery import HuggingFaceModel, ImageFolder, ObjectStoreFolder
 from tailhold_api.fields import Model, Rule, live, part, policy, reload, restart
-from tailhold_api.grammar import WITHIN, Glob, once
+from tailhold_api.grammar import WITHIN, Glob, once, one_of
 from tailhold_api.index_kinds import (
     HNSW,
     IVFPQ,
@@ -18,17 +19,7 @@ from tailhold_api.index_kinds import (
 
 Part = TypeVar("Part", bound=Model)
 
-_ONE_MODEL_SOURCE = "[has(self.huggingFace), has(self.pvc), has(self.path)].filter(x, x).size() == 1"
 _ONE_CORPUS_SOURCE = "[has(self.pvc), has(self.configMap), has(self.archive)].filter(x, x).size() == 1"
-
-
-class HuggingFaceModel(Model):
-    """A model on the hub, pinned to a commit."""
-
-    repo: str = restart(min_length=3, max_length=200, pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$")
-    """Owner and name on the hub, as in `HuggingFaceTB/SmolLM2-135M-Instruct`."""
-    revision: str = restart(min_length=40, max_length=40, pattern=r"^[0-9a-f]{40}$")
-    """The commit, 40 hex digits. A branch is refused: pods of one revision would run different weights."""
 
 
 class ClaimFolder(Model):
@@ -54,20 +45,32 @@ class ModelSource(Model):
     """Where a model's files are. Exactly one of the fields is given."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            _ONE_MODEL_SOURCE,
-            "exactly one of `huggingFace`, `pvc` and `path` must be given",
-            {"pvc": {"claimName": "models", "path": "smollm2"}},
-            {"pvc": {"claimName": "models"}, "path": "/models/smollm2"},
+        one_of(
+            "huggingFace",
+            "pvc",
+            "image",
+            "objectStore",
+            "path",
+            accepted={"pvc": {"claimName": "models", "path": "smollm2"}},
+            refused={"pvc": {"claimName": "models"}, "path": "/models/smollm2"},
         ),
     )
 
     hugging_face: HuggingFaceModel | None = None
-    """From the hub, downloaded at start. Needs the network at each cold start: prefer `pvc` in production."""
+    """From the hub or a mirror of it, fetched at start. Needs the network at each start without `server.cache`."""
     pvc: ClaimFolder | None = None
     """From a persistent volume claim, mounted read-only. No network is needed."""
+    image: ImageFolder | None = None
+    """From an image, mounted by kubelet. Needs a cluster that can."""
+    object_store: ObjectStoreFolder | None = None
+    """From an object store, fetched at start. Needs the network at each start without `server.cache`."""
     path: str | None = restart(None, min_length=2, max_length=500, pattern=r"^/.*$")
     """A folder inside the server's image, for images that carry their model."""
+
+    @property
+    def is_fetched(self) -> bool:
+        """Whether its files come over the network before a pod can serve."""
+        return self.hugging_face is not None or self.object_store is not None
 
 
 class ConfigMapDocuments(Model):
@@ -208,10 +211,55 @@ class SnapshotStore(Model):
     more than one node need a claim that can be mounted by all."""
 
 
-class Index(Model):
-    """The vector index."""
+class SnapshotSource(Model):
+    """Where ready snapshots are: a folder or prefix in which each is a folder named by its digest, as `snapshots/` is
+    on a claim that index Jobs write. Exactly one of the fields is given."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
+        one_of(
+            "pvc",
+            "image",
+            "objectStore",
+            "path",
+            accepted={"objectStore": {"url": "s3://indexes/handbook"}},
+            refused={"objectStore": {"url": "s3://indexes/handbook"}, "path": "/indexes"},
+        ),
+    )
+
+    pvc: ClaimFolder | None = None
+    """On a persistent volume claim, mounted read-only."""
+    image: ImageFolder | None = None
+    """In an image, mounted by kubelet."""
+    object_store: ObjectStoreFolder | None = None
+    """In an object store; fetched once for each digest."""
+    path: str | None = restart(None, min_length=2, max_length=500, pattern=r"^/.*$")
+    """A folder inside the server's image."""
+
+
+class PinnedSnapshot(Model):
+    """One snapshot that was built elsewhere. No index Job runs for it."""
+
+    source: SnapshotSource
+    """Where it is."""
+    digest: str = reload(min_length=64, max_length=64, pattern=r"^[0-9a-f]{64}$")
+    """Its name, and the SHA-256 of its manifest, which has the SHA-256 of each of its files: what differs in a single
+    bit is refused. Another digest from the same source is loaded by the running pods."""
+
+
+class Index(Model):
+    """The vector index: built from `corpus` and kept in `store`, or given as `snapshot`."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "has(self.store) != has(self.snapshot)",
+            "exactly one of `store` and `snapshot` must be given: `store` for an index that is built from `corpus`,"
+            " `snapshot` for one that was built elsewhere",
+            {"store": {"claimName": "snapshots"}},
+            {
+                "store": {"claimName": "snapshots"},
+                "snapshot": {"source": {"path": "/indexes"}, "digest": "0" * 64},
+            },
+        ),
         Rule(
             "self.kind != 'CAGRA'",
             "`kind: CAGRA` needs a GPU build of FAISS that cannot live beside the engine: use `HNSW`",
@@ -257,8 +305,10 @@ class Index(Model):
     """Exact scores for the candidates of `kind: IVFPQ`, refused beside any other. The defaults where it is left out."""
     metric: Metric = reload(Metric.COSINE)
     """`Cosine` normalises vectors at both ends."""
-    store: SnapshotStore
-    """Where snapshots live."""
+    store: SnapshotStore | None = None
+    """Where snapshots live that are built from `corpus`."""
+    snapshot: PinnedSnapshot | None = None
+    """A snapshot that was built elsewhere, in place of `store` and `corpus`."""
     build_memory_mebibytes: int = policy(4096, ge=256, le=1048576)
     """Memory of the index Job, requested and limit. Holds from the next Job on: a build that failed for want of memory
     is tried again with a new value of the annotation `tailhold.dev/rebuild`."""

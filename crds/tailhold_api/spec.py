@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from tailhold_api.access import Auth, Http, InternalTls, Limits, Tenant, Tls
 from tailhold_api.audit import Audit
+from tailhold_api.delivery import Cache
 from tailhold_api.engine import Engine
 from tailhold_api.fields import Model, Rule, live, part, policy, restart
 from tailhold_api.index_kinds import IVFPQ, MOST_CANDIDATES, Rescore
@@ -13,12 +14,14 @@ from tailhold_api.placement import Placement
 from tailhold_api.pod import Pod
 from tailhold_api.rpc import Grpc
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
-from tailhold_api.sources import Corpus, Index
+from tailhold_api.sources import Corpus, Index, Uploads
 
 
 class Program(Model):
     """How the serving program is started."""
 
+    cache: Cache | None = None
+    """Where fetched models are kept; each pod's own cache where it is not given."""
     image: str | None = restart(None, min_length=1, max_length=500)
     """Image of the server. The operator's default where it is not given. Prefer a digest: a tag may move under a
     running revision."""
@@ -101,6 +104,13 @@ class Spec(Model):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
+            "has(self.corpus) != has(self.index.snapshot)",
+            "exactly one of `corpus` and `index.snapshot` must be given: `corpus` with `index.store` builds an index,"
+            " `index.snapshot` takes one that was built elsewhere",
+            {"corpus": {"sources": [{"name": "a", "configMap": {"name": "a"}}]}},
+            {"index": {"snapshot": {"source": {"path": "/indexes"}, "digest": "0" * 64}}},
+        ),
+        Rule(
             "self.engine.tensorParallel <= (self.placement.gpu.count == 0 ? 1 : self.placement.gpu.count)",
             "`engine.tensorParallel` must be at most `placement.gpu.count`: raise the count, or lower it",
             {"engine": {"tensorParallel": 2}, "placement": {"gpu": {"count": 2}}},
@@ -153,7 +163,7 @@ class Spec(Model):
             {"prompt": {"maxPromptTokens": 2048}, "engine": {"maxModelTokens": 2048}},
         ),
         Rule(
-            "self.corpus.chunking.maxTokens + 2 <= self.embedder.maxTokens",
+            "!has(self.corpus) || self.corpus.chunking.maxTokens + 2 <= self.embedder.maxTokens",
             "`corpus.chunking.maxTokens` must be at most `embedder.maxTokens` - 2: the two special tokens count too",
             {"corpus": {"chunking": {"maxTokens": 200}}, "embedder": {"maxTokens": 256}},
             {"corpus": {"chunking": {"maxTokens": 255}}, "embedder": {"maxTokens": 256}},
@@ -207,8 +217,8 @@ class Spec(Model):
     """The model that turns questions and passages into vectors."""
     index: Index
     """The vector index."""
-    corpus: Corpus
-    """The documents that answers are drawn from."""
+    corpus: Corpus | None = None
+    """The documents that answers are drawn from. Left out where `index.snapshot` is given."""
     retrieval: Retrieval = part(Retrieval)
     """What is looked up for each question."""
     prompt: Prompt = part(Prompt)
@@ -233,3 +243,8 @@ class Spec(Model):
     """What is kept of each answer."""
     paused: bool = policy(False)
     """Stop changing anything. What serves goes on serving, and status is kept up to date."""
+
+    @property
+    def uploads(self) -> Uploads | None:
+        """Where clients' documents go, on a pipeline that takes any."""
+        return self.corpus.uploads if self.corpus else None

@@ -90,6 +90,40 @@ class SnapshotStatus(Model):
     """Passages in the index."""
 
 
+class StartPhase(Model):
+    """One step of a pod's start. Steps may run side by side."""
+
+    name: str = Field(max_length=32)
+    """What was done."""
+    began_milliseconds: int = Field(ge=0)
+    """When it began, since the start."""
+    milliseconds: int = Field(ge=0)
+    """How long it took."""
+    overlapped_milliseconds: int = Field(0, ge=0)
+    """Of these, how many had another step beside them: the rest is what a faster step would save."""
+
+
+class CapacityStatus(Model):
+    """What the pods that serve can carry, as each measures it on its own answers: an estimate of the throughput limit,
+    for requests like those seen. Latency rises well before it."""
+
+    pods: int = Field(ge=0)
+    """Pods that serve and told their rates."""
+    requests_per_second: float = Field(ge=0)
+    """All of them together."""
+    requests_per_second_per_pod: float = Field(ge=0)
+    """One of them, on average."""
+    limited_by: str = Field("", max_length=32)
+    """What keeps the slowest of them from more: `engine`, `cache` (of keys and values) or `retrieval`."""
+    prefill_tokens_per_second: int = Field(ge=0)
+    """Prompt tokens that a pod's engine computes, on average."""
+    decode_tokens_per_second: int = Field(ge=0)
+    """Answer tokens that a pod's engine gives to all streams together, on average."""
+    requests_seen: int = Field(0, ge=0)
+    """Answers that the least experienced of them has measured; at 0 prompts like its first question and answers of
+    `prompt.maxAnswerTokens` are assumed."""
+
+
 class AuditHead(Model):
     """How far a pod's chain of audit records went when it was looked at last: what ends before it was cut."""
 
@@ -135,8 +169,10 @@ class Status(Model):
     """The long step that runs now."""
     last_change: tuple[FieldChange, ...] = Field((), max_length=64)
     """What the last edit changed, field by field, with the class of each."""
-    phases: dict[str, int] = Field({}, max_length=32)
-    """Milliseconds of each phase of the newest pod's start."""
+    phases: tuple[StartPhase, ...] = Field((), max_length=16)
+    """The steps of the newest pod's start, by when each began."""
+    capacity: CapacityStatus | None = None
+    """What the pods that serve can carry, looked at every few minutes."""
     url: str = Field("", max_length=500)
     """Where questions are answered within the cluster."""
     audit: tuple[AuditHead, ...] = Field((), max_length=20)

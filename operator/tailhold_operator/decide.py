@@ -13,7 +13,7 @@ from tailhold_operator.content import Spread, spread
 from tailhold_operator.desire import Around, desire, image_of, inspection_of, template_of
 from tailhold_operator.findings import Finding, stuck, waiting
 from tailhold_operator.history import Failure, History
-from tailhold_operator.indexing import Building, assess
+from tailhold_operator.indexing import Building, assess, pinned
 from tailhold_operator.inspecting import Inspecting, judged, proven
 from tailhold_operator.inspecting import assess as assess_inspection
 from tailhold_operator.observe import Pod, Seen, inspections_of, jobs_of, pods_of
@@ -90,9 +90,8 @@ def refuse_content(history: History, push: Push, words: str, at: str) -> History
 def _decide(seen: Seen, staged: Staged, around: Around, now: datetime) -> Decision:
     pods, asked = pods_of(seen), staged.asked
     history = noted(staged.history, asked.spec)
-    known = history.snapshot_of(asked.build_digest)
-    building = assess(asked.build_digest, known, jobs_of(seen), pods, seen.progress)
-    if building.snapshot and not history.snapshot_of(asked.build_digest):
+    building = _building(seen, asked, history, pods)
+    if asked.build and building.snapshot and not history.snapshot_of(asked.build_digest):
         history = history.with_snapshot(building.snapshot)
     inspecting = _inspecting(seen, asked, building, history, around)
     if inspecting.found:
@@ -123,6 +122,14 @@ def _decide(seen: Seen, staged: Staged, around: Around, now: datetime) -> Decisi
     return Decision(writes, pushes, step.history, findings, building, inspecting, target, asked, sides, serving, wait)
 
 
+def _building(seen: Seen, asked: Asked, history: History, pods: tuple[Pod, ...]) -> Building:
+    given = asked.spec.index.snapshot
+    if given:
+        return pinned(given.digest)
+    known = history.snapshot_of(asked.build_digest)
+    return assess(asked.build_digest, known, jobs_of(seen), pods, seen.progress)
+
+
 def _serving(seen: Seen, asked: Asked, history: History, around: Around) -> str | None:
     """The pod part in front. A Service that is gone, or was turned to nothing of ours, is put right."""
     named = served_part(seen.find("Service", around.identity.child()))
@@ -138,7 +145,7 @@ def _inspecting(seen: Seen, asked: Asked, building: Building, history: History, 
     part = inspection_of(seen, asked, around)
     digest = codec.digest(part)
     snapshot = building.snapshot
-    chunks = snapshot.chunks if snapshot else None
+    chunks = (snapshot.chunks or None) if snapshot else None
     known = history.inspection_of(digest)
     inspecting = assess_inspection(digest, known, inspections_of(seen), pods_of(seen))
     if history.proves(asked.pod_digest, snapshot.digest if snapshot else None):
@@ -214,7 +221,7 @@ def _wait(
     step: Step, staged: Staged, building: Building, inspecting: Inspecting, pushes: tuple[Push, ...]
 ) -> timedelta | None:
     waits = [step.wait] if step.wait else []
-    waits += [POLL if staged.refresh else LOOK] if staged.asked.spec.corpus.uploads else []
+    waits += [POLL if staged.refresh else LOOK] if staged.asked.spec.uploads else []
     waits += [POLL] if not inspecting.finding.holds and not inspecting.finding.stalled else []
     waits += [POLL] if not building.snapshot and not building.finding.stalled else []
     waits += [SOON] if pushes else []

@@ -124,7 +124,7 @@ def _index(
     asked: Asked, building: Building, refresh: Refresh | None, history: History, around: Around
 ) -> tuple[Manifest, ...]:
     builds = [(asked.build, building), *([(refresh.part, refresh.building)] if refresh else [])]
-    wanted = (_build(part, asked, history, around) for part, each in builds if each.needs_job)
+    wanted = (_build(part, asked, history, around) for part, each in builds if part and each.needs_job)
     return tuple(each for manifests in wanted for each in manifests)
 
 
@@ -138,6 +138,7 @@ def _build(part: BuildPart, asked: Asked, history: History, around: Around) -> t
         index.keep_snapshots,
         history.snapshots_in_use(),
         asked.spec.pod,
+        asked.spec.server.cache,
     )
     job = render_job(part, codec.digest(part)[:SHORT], around.identity, around.setup, means)
     return config.render_build_config(part, around.identity), job

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from tailhold_api.conditions import Reason
 from tailhold_operator.findings import Finding, advised, reason_of, stuck, waiting
 from tailhold_operator.observe import HOPELESS, Deployment, Pod, Report
+from tailhold_operator.progress import words
 
 _LOOPING = 3
 _NO_VICTIMS = "No preemption victims found"
@@ -46,6 +47,9 @@ def _ended(pods: Sequence[Pod], gpu: str, reports: Mapping[str, Report]) -> Find
     text = f"pod {worst.name} ended with exit code {ending.exit_code}: {ending.message or ending.reason}"
     if ending.exit_code == HOPELESS:
         return stuck(reason_of(ending.reason, Reason.START_FAILED), text)
+    if ending.reason == Reason.SOURCE_UNREACHABLE:
+        # Nothing of the revision is wrong: it gets until its deadline, and goes on where it stopped.
+        return waiting(Reason.SOURCE_UNREACHABLE, text)
     if worst.waiting == "CrashLoopBackOff" or worst.restarts >= _LOOPING:
         reason = reason_of(ending.reason, Reason.CRASH_LOOP)
         return stuck(reason, f"{text}; started {worst.restarts + 1} times")
@@ -99,6 +103,9 @@ def _starting(pods: Sequence[Pod], reports: Mapping[str, Report]) -> Finding:
             (f": pod {pod.name}: {advised(pod.warning)}" for pod in pods if pod.is_held_up and pod.warning), ""
         )
         return waiting(Reason.WAITING_FOR_PODS, f"{len(pods)} pods wait for their containers{warning}")
+    fetching = next((pod for pod in running if pod.name in reports and reports[pod.name].progress), None)
+    if fetching and (progress := reports[fetching.name].progress):
+        return waiting(Reason.LOADING_MODEL, f"pod {fetching.name}: {words(progress)}")
     report = next((reports[pod.name] for pod in running if pod.name in reports), None)
     if report and report.error:
         return waiting(Reason.NOT_READY, f"pod {running[0].name}: {report.error}")

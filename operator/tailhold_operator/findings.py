@@ -19,8 +19,9 @@ class Finding:
 
 _NO_CLAIM = re.compile('persistentvolumeclaim "[^"]*" not found')
 _CLAIMS = (
-    "make the claim in the pipeline's namespace, or correct the field that names it: `index.store.claimName`, or"
-    " `pvc.claimName` of `generator.model`, `embedder.model`, `corpus.sources`, `corpus.uploads` or `pod.volumes`"
+    "make the claim in the pipeline's namespace, or correct the field that names it: `index.store.claimName`,"
+    " `server.cache.claimName`, or `pvc.claimName` of `generator.model`, `embedder.model`, `corpus.sources`,"
+    " `corpus.uploads`, `index.snapshot.source`, `audit.sink` or `pod.volumes`"
 )
 _NO_SECRET = re.compile('secret "[^"]*" not found')
 _SECRETS = (

@@ -13,6 +13,7 @@ from tailhold_api.parts import SHORT
 from tailhold_api.status import Progress, SnapshotStatus
 from tailhold_operator.findings import FINE, Finding, advised, reason_of, stuck, waiting
 from tailhold_operator.observe import Job, Pod
+from tailhold_operator.progress import coarse, read_progress, words
 
 KEPT_JOBS = 2
 _DIGEST = re.compile("[0-9a-f]{64}")
@@ -28,6 +29,11 @@ class Building:
     discard: bool = False
     """The Job ended and what it said is lost: it has to run again."""
     progress: Progress | None = None
+
+
+def pinned(digest: str) -> Building:
+    """A snapshot that was built elsewhere: pods look whether it is there and what it says it is."""
+    return Building(FINE, SnapshotStatus(digest=digest))
 
 
 def assess(
@@ -50,7 +56,8 @@ def assess(
         return _result(build, own)
     if not own and job.warning:
         return Building(waiting(Reason.POD_REFUSED, f"the index Job gets no pod: {job.warning}"))
-    return _running(own, read_progress(progress))
+    told = read_progress(progress)
+    return _running(own, coarse(told) if told else None)
 
 
 def surplus(jobs: Sequence[Job], builds: Collection[str]) -> frozenset[str]:
@@ -60,16 +67,6 @@ def surplus(jobs: Sequence[Job], builds: Collection[str]) -> frozenset[str]:
     asked = len(jobs) - len(others)
     running = {job.digest for job in others} - {job.digest for job in ended}
     return frozenset(running | {job.digest for job in ended[max(0, KEPT_JOBS - asked) :]})
-
-
-def read_progress(told: Mapping[str, Any] | None) -> Progress | None:
-    """What a Job says of itself, where it can be understood."""
-    if told is None:
-        return None
-    try:
-        return codec.load_lenient(Progress, dict(told))
-    except ValidationError:
-        return None
 
 
 def _result(build: str, pods: Sequence[Pod]) -> Building:
@@ -116,8 +113,7 @@ def _how_far(pods: Sequence[Pod], progress: Progress | None) -> str:
     again = f"; attempt {failures + 1}, the last one ended: {_last_words(pods)}" if failures else ""
     if progress is None:
         return f"the index Job runs{again}"
-    total = f" of {progress.total}" if progress.total else ""
-    return f"{progress.step}: {progress.done}{total} {progress.unit}{again}"
+    return f"{words(progress)}{again}"
 
 
 def _last_words(pods: Sequence[Pod]) -> str:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from tailhold_api import names
+from tailhold_api.status import CapacityStatus, Progress, StartPhase
 from tailhold_operator.kinds import Manifest, Ref, label_of, uid_of
 
 _IMAGE_TROUBLE = (
@@ -137,10 +138,14 @@ class Report:
     content_digest: str
     snapshot: str
     phase: str = ""
-    phases: Mapping[str, int] = field(default_factory=dict)
+    phases: tuple[StartPhase, ...] = ()
     error: str = ""
     engine: Mapping[str, Any] = field(default_factory=dict)
     """What vLLM runs with, by the fields of `spec.engine`; others beside them."""
+    progress: Progress | None = None
+    """What it fetches, and how far it is."""
+    rates: Mapping[str, Any] = field(default_factory=dict)
+    """What it measured of itself."""
     audit: ChainHead | None = None
     """None where nothing is recorded."""
     uploads: str | None = None
@@ -163,6 +168,7 @@ class Seen:
     warnings: Mapping[str, str] = field(default_factory=dict)
     """What Events warn of, by the UID of what does not get on."""
     p99_milliseconds: int | None = None
+    capacity: CapacityStatus | None = None
     sampled: bool = False
     """Whether this is one of the seldom looks at what changes all the time."""
 

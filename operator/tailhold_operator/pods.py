@@ -2,15 +2,19 @@
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import httpx
+from pydantic import ValidationError
 
 from tailhold_api import codec, names
 from tailhold_api.parts import ContentPart
+from tailhold_api.status import Progress, StartPhase
 from tailhold_operator.latency import read_buckets
 from tailhold_operator.observe import ChainHead, Pod, Report
+from tailhold_operator.progress import coarse, read_progress
 
 _ASK = httpx.Timeout(3, connect=1)
 _PUSH = httpx.Timeout(120, connect=2)
@@ -103,17 +107,17 @@ class HttpPods:
 
 
 def _report(told: Mapping[str, Any]) -> Report:
-    phases = told.get("phases")
-    times = phases.items() if isinstance(phases, dict) else ()
     return Report(
         pod_digest=str(told.get("podDigest") or ""),
         content_digest=str(told.get("contentDigest") or ""),
         snapshot=str(told.get("snapshot") or ""),
         uploads=_uploads(told.get("uploads")),
         phase=str(told.get("phase") or ""),
-        phases={str(name): round(each) for name, each in times if isinstance(each, int | float)},
+        phases=_phases(told.get("phases")),
         error=str(told.get("error") or ""),
         engine=told["engine"] if isinstance(told.get("engine"), dict) else {},
+        progress=_progress(told.get("progress")),
+        rates=told["rates"] if isinstance(told.get("rates"), dict) else {},
         audit=_chain_head(told.get("audit")),
     )
 
@@ -128,6 +132,20 @@ def _chain_head(told: Any) -> ChainHead | None:
 def _uploads(told: Any) -> str | None:
     digest = told.get("digest") if isinstance(told, dict) else None
     return digest if isinstance(digest, str) and _UPLOADS.fullmatch(digest) else None
+
+
+def _progress(told: Any) -> Progress | None:
+    found = read_progress(told if isinstance(told, dict) else None)
+    return coarse(found) if found else None
+
+
+def _phases(told: object) -> tuple[StartPhase, ...]:
+    """Those that can be understood."""
+    found: list[StartPhase] = []
+    for each in told if isinstance(told, list) else ():
+        with suppress(ValidationError):
+            found.append(codec.load_lenient(StartPhase, each))
+    return tuple(found)
 
 
 def _understood(answer: httpx.Response) -> Answer:

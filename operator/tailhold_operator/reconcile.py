@@ -8,6 +8,7 @@ from tailhold_api import names
 from tailhold_api.conditions import ConditionType, Reason
 from tailhold_api.status import Status
 from tailhold_operator.announce import happenings, render_event
+from tailhold_operator.carrying import carried
 from tailhold_operator.cluster import Cluster
 from tailhold_operator.conditions import stamp
 from tailhold_operator.decide import SOON, Decision, Push, decide, refuse_content
@@ -68,9 +69,9 @@ async def reconcile(world: World, key: Ref, *, sample: bool = False) -> timedelt
 
 async def _sampled(world: World, key: Ref, seen: Seen, sample: bool) -> Seen:
     """Latency is looked at seldom: a number that changes at each look would be written at each look."""
-    before = read_status(seen.pipeline).p99_milliseconds
-    p99 = await world.sampler.p99(key, seen, world.pods) if sample else before
-    return replace(seen, p99_milliseconds=p99, sampled=sample)
+    before = read_status(seen.pipeline)
+    p99 = await world.sampler.p99(key, seen, world.pods) if sample else before.p99_milliseconds
+    return replace(seen, p99_milliseconds=p99, capacity=carried(seen, before.capacity, sample=sample), sampled=sample)
 
 
 async def _blocked(world: World, seen: Seen, writes: Sequence[Write]) -> Finding | None:

@@ -37,7 +37,8 @@ class Asked:
 
     spec: Spec
     pod: PodPart
-    build: BuildPart
+    build: BuildPart | None
+    """None where the snapshot is given."""
     pod_digest: str
     build_digest: str
 
@@ -53,7 +54,7 @@ class Target:
 def asked_for(pipeline: str, spec: Spec, rebuild: str) -> Asked:
     """The parts of a spec."""
     pod, build = pod_part(pipeline, spec), build_part(spec, rebuild)
-    return Asked(spec, pod, build, codec.digest(pod), codec.digest(build))
+    return Asked(spec, pod, build, codec.digest(pod), codec.digest(build) if build else "")
 
 
 def target_of(asked: Asked, snapshot: SnapshotStatus, image: str) -> Target:

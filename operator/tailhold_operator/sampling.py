@@ -3,13 +3,11 @@
 import asyncio
 from collections.abc import Mapping
 
+from tailhold_operator.carrying import front_pods
 from tailhold_operator.kinds import Ref
 from tailhold_operator.latency import Buckets, added, grown, quantile_milliseconds
-from tailhold_operator.observe import Seen, pods_of
+from tailhold_operator.observe import Seen
 from tailhold_operator.pods import Pods
-from tailhold_operator.render.front import served_part
-from tailhold_operator.render.identity import identity_of
-from tailhold_operator.sides import answers
 
 _SHARE = 0.99
 
@@ -22,8 +20,7 @@ class Sampler:
 
     async def p99(self, key: Ref, seen: Seen, pods: Pods) -> int | None:
         """The 99th percentile of what came since the last look; None where that was nothing."""
-        part = served_part(seen.find("Service", identity_of(seen.pipeline).child()))
-        front = [pod for pod in pods_of(seen) if pod.pod_part == part and answers(pod)]
+        front = front_pods(seen)
         told = await asyncio.gather(*map(pods.buckets, front))
         now = {pod.uid: buckets for pod, buckets in zip(front, told, strict=True)}
         before, self._last[key] = self._last.get(key, {}), now

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
-from tailhold_api.status import RevisionStatus
+from tailhold_api.status import Progress, RevisionStatus, StartPhase
 from tailhold_operator.content import Taker
 from tailhold_operator.diagnosis import diagnose, lacks_room
 from tailhold_operator.kinds import Manifest
@@ -11,8 +11,8 @@ from tailhold_operator.observe import Deployment, Pod, Report, Seen, read_deploy
 from tailhold_operator.rollout import Side
 
 KEPT_FAILED_PODS = 3
-_PHASES, _PHASE_NAME = 16, 32
-"""As many phases, and characters of a name, as a status has room for."""
+_PHASES = 12
+"""As many as a status has room for."""
 _STOP_LATE = timedelta(seconds=30)
 _OVER = ("Succeeded", "Failed")
 
@@ -86,12 +86,18 @@ def _content(report: Report | None) -> str | None:
     return report.content_digest if report else None
 
 
-def newest_phases(seen: Seen, pods: Iterable[Pod]) -> Mapping[str, int]:
-    """Phase times of the youngest pod that tells any."""
+def newest_phases(seen: Seen, pods: Iterable[Pod]) -> tuple[StartPhase, ...]:
+    """The start of the youngest pod that tells of it."""
     told = [pod for pod in pods if pod.name in seen.reports and seen.reports[pod.name].phases]
     newest = max(told, key=lambda pod: (pod.created, pod.name), default=None)
-    phases = seen.reports[newest.name].phases.items() if newest else ()
-    return dict([each for each in phases if len(each[0]) <= _PHASE_NAME][:_PHASES])
+    return seen.reports[newest.name].phases[:_PHASES] if newest else ()
+
+
+def fetching(seen: Seen, pods: Iterable[Pod]) -> Progress | None:
+    """What the youngest pod that does not answer yet fetches."""
+    told = [pod for pod in pods if not pod.ready and pod.name in seen.reports and seen.reports[pod.name].progress]
+    newest = max(told, key=lambda pod: (pod.created, pod.name), default=None)
+    return seen.reports[newest.name].progress if newest else None
 
 
 def selector_text(selector: Manifest) -> str:

@@ -44,7 +44,7 @@ def stage(seen: Seen, name: str, spec: Spec, rebuild: str, history: History, now
 
     Until then everything stays as it is: the pipeline is no less ready for a document that has just come.
     """
-    if spec.corpus.uploads is None:
+    if spec.corpus is None or spec.corpus.uploads is None:
         return Staged(asked_for(name, spec, rebuild), history)
     if not spec.paused:
         history = noticed(history, seen.reports, timedelta(seconds=spec.corpus.min_rebuild_seconds), now)
@@ -58,7 +58,7 @@ def stage(seen: Seen, name: str, spec: Spec, rebuild: str, history: History, now
     building = assess(fresh.build_digest, known, jobs_of(seen), pods_of(seen), seen.progress)
     if building.snapshot or building.finding.stalled:  # a failure is to be seen as one of what is asked for
         return Staged(fresh, _promoted(history))
-    return Staged(asked, history, Refresh(fresh.build, building))
+    return Staged(asked, history, Refresh(fresh.build, building) if fresh.build else None)
 
 
 def noticed(history: History, reports: Mapping[str, Report], least: timedelta, now: datetime) -> History:

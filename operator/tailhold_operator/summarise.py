@@ -15,7 +15,7 @@ from tailhold_operator.observe import Pod, Seen, pods_of
 from tailhold_operator.parsing import generation_of, read_status
 from tailhold_operator.render.front import render_url
 from tailhold_operator.render.identity import Identity, identity_of
-from tailhold_operator.sides import answers, newest_phases, selector_text
+from tailhold_operator.sides import answers, fetching, newest_phases, selector_text
 
 
 def summarise(seen: Seen, decision: Decision, now: datetime) -> Status:
@@ -38,9 +38,10 @@ def summarise(seen: Seen, decision: Decision, now: datetime) -> Status:
         selector=_selector(identity, serving),
         snapshot=_snapshot(decision),
         memory=decision.inspecting.sums if decision.inspecting else (),
-        progress=decision.building.progress if decision.building else None,
+        progress=(decision.building.progress if decision.building else None) or fetching(seen, pods),
         last_change=history.last_change,
-        phases=dict(newest_phases(seen, pods)),
+        phases=newest_phases(seen, pods),
+        capacity=seen.capacity,
         url=render_url(identity, _template(seen, identity, serving)),
         audit=audit_heads(before.audit, seen, stamp(now)),
         ended=history.ended,

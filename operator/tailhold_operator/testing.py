@@ -9,6 +9,7 @@ from typing import Any
 
 from tailhold_api import codec, names
 from tailhold_api.parts import ContentPart
+from tailhold_api.status import StartPhase
 from tailhold_operator.conditions import stamp
 from tailhold_operator.errors import ConflictError
 from tailhold_operator.kinds import KINDS, Manifest, Ref, is_owned_by, label_of, owner_of, ref_of, uid_of
@@ -269,6 +270,10 @@ class FakeControllers:
         return {"digest": digest, "models": digest, "vllm": "stand-in", **self.found}
 
 
+LOADED = (StartPhase(name="load", began_milliseconds=0, milliseconds=1),)
+"""How a stand-in of a pod starts."""
+
+
 class FakePods:
     """Servers in the pods of a FakeCluster: each starts with what is mounted, and takes what it is handed."""
 
@@ -281,6 +286,8 @@ class FakePods:
         """Words of a pod that will not have a content; empty where it takes it."""
         self.engine: Mapping[str, Any] = {}
         """What each says that its engine runs with."""
+        self.rates: Mapping[str, Any] = {}
+        """What each says that it measured."""
         self.audit: dict[str, ChainHead] = {}
         """The last audit record of each pod, by its name."""
         self.uploads: dict[str, str | None] = {}
@@ -304,8 +311,9 @@ class FakePods:
             codec.digest(content),
             content.snapshot,
             phase,
-            {"load": 1},
+            LOADED,
             engine=self.engine,
+            rates=self.rates,
             audit=self.audit.get(pod.name),
             uploads=self.uploads.get(pod.name, self.uploads.get("")),
         )

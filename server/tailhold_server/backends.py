@@ -9,9 +9,11 @@ from pathlib import Path
 from tailhold_api.conditions import Reason
 from tailhold_api.parts import PodPart
 from tailhold_server.content import Index, Opener
+from tailhold_server.delivery.deliver import Places, deliver_snapshot
+from tailhold_server.delivery.progress import Tell, silent
 from tailhold_server.errors import ContentRefusedError, StartError
 from tailhold_server.ingest.report import UnreadableError
-from tailhold_server.models import is_local, model_folder
+from tailhold_server.models import model_folder
 from tailhold_server.ports import Encoder, Engine, Searcher, Tokenizer
 from tailhold_server.settings import STAND_IN, ServerSettings
 from tailhold_server.snapshots.fingerprint import tokenizer_fingerprint
@@ -40,11 +42,20 @@ class Backend:
     """Where snapshots are."""
     uploads: Folder | None = None
     """Where clients' documents are, on a pipeline that takes any."""
+    import_libraries: Callable[[], object] = lambda: None
+    """In one thread, before anything is loaded: two threads that import the same packages get in each other's way."""
+    files: tuple[Path, ...] = ()
+    """What will be read, in the order of it."""
+    engine_takes_the_rest: bool = False
+    """Whether encoder and index have to have their memory before the engine starts: they share a GPU with it."""
+    measures_at_start: bool = False
+    """Whether the engine's rates are measured before it serves."""
 
 
-def choose_backend(pod: PodPart, settings: ServerSettings) -> Backend:
-    """The models' folders are looked for at once: a missing one ends the start in its first second."""
-    return _stand_in(pod, settings) if settings.engine == STAND_IN else _real(pod, settings)
+def choose_backend(pod: PodPart, settings: ServerSettings, tell: Tell = silent) -> Backend:
+    """The models are fetched where they have to be, and looked for at once: a missing one ends the start in its first
+    second. `tell` hears how far that is."""
+    return _stand_in(pod, settings, tell) if settings.engine == STAND_IN else _real(pod, settings, tell)
 
 
 def choose_tracer(pod: PodPart, settings: ServerSettings, count: Callable[[str, int], None]) -> Tracer:
@@ -62,35 +73,48 @@ def choose_tracer(pod: PodPart, settings: ServerSettings, count: Callable[[str, 
     return tracer_to(endpoint, pod, settings, count)
 
 
-def _real(pod: PodPart, settings: ServerSettings) -> Backend:
+def _real(pod: PodPart, settings: ServerSettings, tell: Tell) -> Backend:
     from tailhold_server.adapters.engine import VllmEngine, engine_environment, prepare
     from tailhold_server.adapters.engine_arguments import engine_arguments, is_cpu_build
 
+    places = Places.of(settings, pod.placement.cache_mebibytes)
+    generator = model_folder(pod.generator.model, places, tell)
+    embedder = model_folder(pod.embedder.model, places, tell)
     cores = len(os.sched_getaffinity(0))
-    local = is_local(pod.generator.model) and is_local(pod.embedder.model)
     on_cpu = is_cpu_build()
-    prepare(engine_environment(pod, cores=cores, is_local=local, on_cpu=on_cpu))
-    generator = model_folder(pod.generator.model, settings.claims)
-    embedder = model_folder(pod.embedder.model, settings.claims)
+    # From here on all is on this machine, and nothing asks a hub any more.
+    prepare(engine_environment(pod, cores=cores, on_cpu=on_cpu))
     words = tokenizer_fingerprint(generator)
     return Backend(
         load_encoder=lambda: _encoder(embedder, pod, on_cpu),
         load_tokenizer=lambda: _tokenizer(generator),
-        opener=lambda snapshot: open_index(_store(pod, settings), snapshot, searcher, words),
+        opener=lambda snapshot: open_folder(_folder(pod, settings, snapshot, tell), snapshot, searcher, words),
         engine=VllmEngine(engine_arguments(pod, model_folder=generator, on_cpu=on_cpu)),
+        import_libraries=_import_libraries,
+        files=(*sorted(embedder.glob("*.safetensors")), *sorted(generator.glob("*.safetensors"))),
+        engine_takes_the_rest=not on_cpu,
+        measures_at_start=True,
         store=_store(pod, settings),
         uploads=_uploads(pod, settings),
     )
 
 
-def _stand_in(pod: PodPart, settings: ServerSettings) -> Backend:
+def _import_libraries() -> None:
+    """What encoder, tokenizer and engine have in common; with a small model, most of a start."""
+    from tailhold_server.adapters import encoder, flat, tokenizer  # noqa: F401
+    from tailhold_server.adapters.engine import import_vllm
+
+    import_vllm()
+
+
+def _stand_in(pod: PodPart, settings: ServerSettings, tell: Tell) -> Backend:
     from tailhold_server.testing import StandInEncoder, StandInEngine, StandInTokenizer
 
     _LOG.warning("TAILHOLD_ENGINE=stand-in: answers are made up, no model is loaded")
     return Backend(
         load_encoder=lambda: StandInEncoder(pod.embedder.dimension, fingerprint=""),
         load_tokenizer=StandInTokenizer,
-        opener=lambda snapshot: open_index(_store(pod, settings), snapshot, _stand_in_searcher),
+        opener=lambda snapshot: open_folder(_folder(pod, settings, snapshot, tell), snapshot, _stand_in_searcher),
         engine=StandInEngine(
             running_limit=pod.engine.max_running_requests,
             seconds_per_token=settings.stand_in_seconds_per_token,
@@ -118,8 +142,18 @@ def _tokenizer(folder: Path) -> Tokenizer:
     return ModelTokenizer(folder)
 
 
+def _folder(pod: PodPart, settings: ServerSettings, digest: str, tell: Tell) -> Path:
+    """Where the snapshot lies that the pod is to have. Raises ContentRefusedError."""
+    if pod.snapshots is None:
+        return snapshot_folder(_store(pod, settings), digest)
+    try:
+        return deliver_snapshot(pod.snapshots, digest, Places.of(settings, pod.placement.cache_mebibytes), tell)
+    except StartError as error:
+        raise ContentRefusedError(error.message) from error
+
+
 def _store(pod: PodPart, settings: ServerSettings) -> Path:
-    return settings.claims / pod.store.claim_name
+    return settings.claims / (pod.store.claim_name if pod.store else "")
 
 
 def _uploads(pod: PodPart, settings: ServerSettings) -> Folder | None:
@@ -135,12 +169,17 @@ SearcherOf = Callable[[Snapshot], Searcher]
 
 
 def open_index(store: Path, digest: str, searcher_of: SearcherOf, tokenizer: str = "") -> Index:
-    """The verified snapshot of this digest. Raises ContentRefusedError.
+    """The verified snapshot of this digest in a store. Raises ContentRefusedError."""
+    return open_folder(snapshot_folder(store, digest), digest, searcher_of, tokenizer)
+
+
+def open_folder(folder: Path, digest: str, searcher_of: SearcherOf, tokenizer: str = "") -> Index:
+    """The verified snapshot of this digest, wherever it lies. Raises ContentRefusedError.
 
     With `tokenizer`, a fingerprint, its token ids must be that tokenizer's: another's are other words.
     """
     try:
-        snapshot = open_snapshot(snapshot_folder(store, digest), digest)
+        snapshot = open_snapshot(folder, digest)
     except StartError as error:
         raise ContentRefusedError(error.message) from error
     manifest = snapshot.manifest

@@ -1,27 +1,31 @@
 """Whether the server is alive and ready, from what is known of its start and its engine."""
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tailhold_server.ports import Delta, EngineProgress
-
 
 class Phase(StrEnum):
-    """How far the server is; the first five are steps of its start, in this order."""
+    """How far the server is; those before `serving` are steps of its start, some of them side by side."""
 
     RESOLVE = "resolve"
+    READ_FILES = "readFiles"
+    IMPORT = "import"
+    LOAD_TOKENIZER = "loadTokenizer"
     LOAD_ENCODER = "loadEncoder"
     LOAD_SNAPSHOT = "loadSnapshot"
     START_ENGINE = "startEngine"
     WARM_UP = "warmUp"
+    CALIBRATE = "calibrate"
     SERVING = "serving"
+    RETIRING = "retiring"
+    """Told to stop: not ready, and what still comes on open connections is answered and the connection closed."""
     DRAINING = "draining"
+    """What was accepted is answered, and nothing new."""
     FAILED = "failed"
 
 
-STARTED = (Phase.SERVING, Phase.DRAINING)
+ANSWERING = (Phase.SERVING, Phase.RETIRING)
+STARTED = (*ANSWERING, Phase.DRAINING)
 
 
 @dataclass(frozen=True)
@@ -32,37 +36,57 @@ class Verdict:
     reason: str
 
 
-class StallClock:
-    """What an engine gave and who waits for it: time in which an answer waits for its reader is not the engine's."""
+@dataclass(frozen=True)
+class Look:
+    """What one look at the engine showed."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._waiting = 0
-        self._tokens = 0
-        self._last_token_at = clock()
+    tokens: int
+    """Given to readers since the start."""
+    beats: int
+    """Heartbeats answered since the start."""
+    waiting: int = 0
+    """Requests whose answer waits for the engine; not those whose answer waits for its reader."""
+    beat_waits: bool = False
+    """Whether a heartbeat is unanswered."""
+    at_work: bool = False
+    """Whether a thread of its processes ran, wanted to run or waited for the disk; only asked of a silent engine."""
+    stopped: bool = False
+    """Whether one of its processes is stopped, as by SIGSTOP."""
 
-    async def watched(self, deltas: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
-        """The same deltas; closing this closes them."""
-        async with aclosing(deltas):
-            while (delta := await self._next(deltas)) is not None:
-                yield delta
 
-    def progress(self) -> EngineProgress:
-        """Of the tokens that were handed over."""
-        return EngineProgress(self._waiting, self._tokens, self._last_token_at)
+@dataclass(frozen=True)
+class Watch:
+    """What all looks so far add up to."""
 
-    async def _next(self, deltas: AsyncGenerator[Delta, None]) -> Delta | None:
-        if not self._waiting:
-            self._last_token_at = self._clock()
-        self._waiting += 1
-        try:
-            delta = await anext(deltas, None)
-        finally:
-            self._waiting -= 1
-        if delta is not None and delta.token_count:
-            self._tokens += delta.token_count
-            self._last_token_at = self._clock()
-        return delta
+    seen_at: float
+    """Of the last look, on the monotonic clock."""
+    tokens: int = 0
+    beats: int = 0
+    still_seconds: float = 0.0
+    """How long it has been asked for something, gave no sign and did not work."""
+    fruitless_seconds: float = 0.0
+    """How long it has been asked for something and gave nothing, working or not."""
+    stopped: bool = False
+
+
+def advance(watch: Watch, look: Look, *, now: float, most_seconds: float) -> Watch:
+    """The watch after one more look.
+
+    A look counts for `most_seconds` at most: where our own process did not run, nobody looked, and its silence is no
+    evidence against the engine.
+    """
+    passed = min(max(now - watch.seen_at, 0.0), most_seconds)
+    gave, beat = look.tokens > watch.tokens, look.beats > watch.beats
+    still = look.stopped or (bool(look.waiting or look.beat_waits) and not (gave or beat or look.at_work))
+    fruitless = not gave if look.waiting else look.beat_waits and not beat
+    return Watch(
+        now,
+        look.tokens,
+        look.beats,
+        watch.still_seconds + passed if still else 0.0,
+        watch.fruitless_seconds + passed if fruitless else 0.0,
+        look.stopped,
+    )
 
 
 def judge_started(phase: Phase) -> Verdict:
@@ -70,14 +94,24 @@ def judge_started(phase: Phase) -> Verdict:
     return Verdict(phase in STARTED, phase.value)
 
 
-def judge_engine(alive: bool, progress: EngineProgress, *, now: float, stall_seconds: float) -> Verdict:
-    """One that is waited for and gives no token for `stall_seconds` is as good as dead."""
+def judge_engine(alive: bool, watch: Watch, *, stall_seconds: float, patience_seconds: float) -> Verdict:
+    """One that is asked and neither answers nor works for `stall_seconds` is as good as dead.
+
+    One that works is given `patience_seconds`: computing can be slow, and a loop that leads nowhere looks like it.
+    """
     if not alive:
         return Verdict(False, "the engine's process has ended")
-    still = now - progress.last_token_at
-    if progress.running > 0 and still > stall_seconds:
-        return Verdict(False, f"{progress.running} requests wait and no token came for {still:.0f} s")
+    if watch.still_seconds >= stall_seconds:
+        why = "its process is stopped" if watch.stopped else "it was asked, gave no sign and none of its threads ran"
+        return Verdict(False, f"the engine stands still for {watch.still_seconds:.0f} s: {why}")
+    if watch.fruitless_seconds >= patience_seconds:
+        return Verdict(False, f"the engine is asked for {watch.fruitless_seconds:.0f} s, works and gives no token")
     return Verdict(True, "the engine runs")
+
+
+def patience(seconds: float, longest_tokens: int, prefill_tokens_per_second: float | None) -> float:
+    """Seconds in which a working engine gives a token: at least `seconds`, and four times the longest prefill."""
+    return max(seconds, 4 * longest_tokens / prefill_tokens_per_second) if prefill_tokens_per_second else seconds
 
 
 def judge_alive(phase: Phase, engine: Verdict) -> Verdict:

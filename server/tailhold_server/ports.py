@@ -191,17 +191,6 @@ class Delta:
     """One for each token, where `logprobs` was asked for."""
 
 
-@dataclass(frozen=True)
-class EngineProgress:
-    """Whether an engine moves."""
-
-    running: int
-    """Requests whose answer waits for the engine; not those whose answer waits for its reader."""
-    tokens_generated: int
-    last_token_at: float
-    """Seconds on the monotonic clock of the last token, or since when somebody waits again after nobody did."""
-
-
 class Engine(Protocol):
     """The language model. Called from the event loop alone."""
 
@@ -225,8 +214,11 @@ class Engine(Protocol):
     def is_alive(self) -> bool:
         """Whether its process runs."""
 
-    def progress(self) -> EngineProgress:
-        """For the watch over engines that run and do not move."""
+    async def heartbeat(self) -> None:
+        """Returns when its loop has answered: at once where it is idle, else after the step that it is in."""
+
+    def process_ids(self) -> list[int]:
+        """Its processes on this machine, but for those that they started; none where it has no own."""
 
     def metrics_text(self) -> str:
         """Its own metrics in Prometheus' text format."""

@@ -19,7 +19,8 @@ from tailhold_server.access.access import Access, open_access
 from tailhold_server.app import create_app, create_internal_app
 from tailhold_server.backends import choose_tracer
 from tailhold_server.errors import StartError
-from tailhold_server.health import Phase
+from tailhold_server.health import Phase, Verdict
+from tailhold_server.logs import unhandled
 from tailhold_server.protocol import Protocol
 from tailhold_server.refresh import Refresh, follow
 from tailhold_server.rpc.server import RpcServer
@@ -74,6 +75,7 @@ class Program:
         self._service = Service(
             pod,
             stall_seconds=settings.stall_seconds,
+            patience_seconds=settings.patience_seconds,
             comment_seconds=settings.comment_seconds,
             send_seconds=settings.send_seconds,
         )
@@ -89,6 +91,7 @@ class Program:
     async def run(self) -> int:
         """Serve until a signal, or until it cannot go on. Returns the exit code."""
         loop = asyncio.get_running_loop()
+        loop.set_exception_handler(unhandled)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         try:
@@ -115,6 +118,7 @@ class Program:
         starting = asyncio.ensure_future(start(self._service, self._content, self._settings))
         await asyncio.wait({stopped, starting}, return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
+            self._service.abandon()
             starting.cancel()
             await asyncio.wait({starting})
             return 0
@@ -129,13 +133,13 @@ class Program:
         self._public = self._uvicorn(app, access.certificates.context if access.certificates else None)
         public = asyncio.ensure_future(self._public.serve([self._sockets[0]]))
         await self._start_rpc(access)
-        _LOG.info("ready: %s", " ".join(f"{k} {v} ms" for k, v in self._service.phase_milliseconds.items()))
-        dead = asyncio.ensure_future(self._watch())
+        _LOG.info("ready: %s", " ".join(f"{row.name} {row.milliseconds} ms" for row in self._service.timeline.rows()))
+        fault = asyncio.ensure_future(self._watch())
         following = asyncio.ensure_future(follow(self._service, self._refresh)) if self._pod.uploads else None
-        await asyncio.wait({stopped, dead}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({stopped, fault}, return_when=asyncio.FIRST_COMPLETED)
         if following is not None:
             following.cancel()
-        return await (self._died(public) if dead.done() else self._drain(public))
+        return await (self._died(fault.result(), public) if fault.done() else self._drain(fault, public))
 
     async def _start_rpc(self, access: Access) -> None:
         """gRPC makes its sockets itself: the one that held the port goes first."""
@@ -151,34 +155,48 @@ class Program:
         self._leave_word(error.reason, error.message)
         return FINAL if error.final else 1
 
-    async def _watch(self) -> None:
-        """Returns when the engine is dead."""
-        assert self._started is not None  # noqa: S101  only watched once started
-        while self._started.engine.is_alive():  # noqa: ASYNC110  a process tells nobody of its end
+    async def _watch(self) -> Verdict:
+        """Returns when the engine is dead, or as good as dead."""
+        while (verdict := self._service.engine_verdict()).ok:  # noqa: ASYNC110  a process tells nobody of its end
             await asyncio.sleep(_WATCH_SECONDS)
+        return verdict
 
-    async def _died(self, public: "asyncio.Future[None]") -> int:
-        message = "the engine's process has ended; the server ends too, to be started anew"
+    async def _died(self, fault: Verdict, public: "asyncio.Future[None]") -> int:
+        """What runs ends with an error event at once; the probes show why for a while."""
+        assert self._started is not None  # noqa: S101  only watched once started
+        message = f"{fault.reason}; the server ends too, to be started anew"
+        self._service.fault = fault
         self._service.error = message
         self._leave_word(Reason.NOT_READY, message)
         if self._rpc:
             await self._rpc.show(ready=False)
+        await self._started.engine.stop()
         await asyncio.sleep(self._settings.death_seconds)
         await self._close(public)
         return 1
 
-    async def _drain(self, public: "asyncio.Future[None]") -> int:
-        """No new questions; what was accepted is answered, for so long."""
+    async def _drain(self, fault: "asyncio.Future[Verdict]", public: "asyncio.Future[None]") -> int:
+        """What was accepted is answered, for so long; before that, what still comes on open connections."""
+        deadline = time.monotonic() + self._pod.server.drain_seconds
+        rpc = asyncio.ensure_future(self._drain_rpc(self._pod.server.drain_seconds))
+        await self._retire(min(deadline, time.monotonic() + self._settings.retire_seconds))
         self._service.phase = Phase.DRAINING
         _LOG.info("draining: %d answers run", self._service.held)
-        deadline = time.monotonic() + self._pod.server.drain_seconds
         self._public.should_exit = True
-        rpc = asyncio.ensure_future(self._drain_rpc(self._pod.server.drain_seconds))
-        while self._service.held and time.monotonic() < deadline:  # noqa: ASYNC110  with a deadline
+        while self._service.held and time.monotonic() < deadline and not fault.done():  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         await self._close(public)
         await rpc
         return 0
+
+    async def _retire(self, until: float) -> None:
+        """Each connection is closed with its next answer, so that none is cut where a client is about to use it."""
+        self._service.phase = Phase.RETIRING
+        close = (b"connection", b"close")
+        self._public.config.encoded_headers.append(close)
+        self._public.server_state.default_headers.append(close)
+        while self._public.server_state.connections and time.monotonic() < until:  # noqa: ASYNC110  with a deadline
+            await asyncio.sleep(0.05)
 
     async def _drain_rpc(self, seconds: float) -> None:
         if self._rpc:

@@ -1,12 +1,15 @@
 """Exact scores: what every kind of search ends with, so that equal passages score alike whatever found them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 _BLOCK_NUMBERS = 1 << 22
 """Numbers that are normalised at once: 32 MiB."""
+_BLOCK_ROWS = 8192
+MOST_PLACES = 1 << 16
+"""Of one search."""
 
 
 def normalised(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -48,10 +51,30 @@ def ranked(
     return scores[order], ids[order]
 
 
-def check_questions(vectors: NDArray[np.float32]) -> None:
-    """Raises ValueError for a question that is not finite: no answer may be given from it."""
+def best_of(
+    rows_of: Callable[[NDArray[np.int64]], NDArray[np.float32]],
+    ids: NDArray[np.int64],
+    question: NDArray[np.float32],
+    k: int,
+    *,
+    cosine: bool,
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """`ranked` of any number of candidates, some thousand at a time: all in float64 might be twice the index."""
+    best = np.empty(0, dtype=np.int64)
+    for start in range(0, max(1, len(ids)), _BLOCK_ROWS):
+        block = np.concatenate([best, ids[start : start + _BLOCK_ROWS]])
+        scores, best = ranked(rows_of(block), block, question, k, cosine=cosine)
+    return scores, best
+
+
+def check_search(vectors: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None, count: int) -> None:
+    """Raises ValueError for what no search can answer: a question that is not finite gets no answer at all."""
     if not np.isfinite(vectors).all():
         raise ValueError("a question's vector holds NaN or infinity")
+    if not 0 <= k <= MOST_PLACES:
+        raise ValueError(f"k is {k}: a search gives 0 to {MOST_PLACES} places")
+    if allowed is not None and allowed.shape != (count,):
+        raise ValueError(f"allowed has shape {allowed.shape}: give one truth for each of {count} vectors")
 
 
 def unfilled(questions: int, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

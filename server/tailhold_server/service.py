@@ -1,7 +1,8 @@
 """The running server as its surfaces see it: the pipeline, its names, its health and its digests."""
 
+import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -9,19 +10,35 @@ from typing import Any
 from tailhold_api.audit import Recording
 from tailhold_api.codec import digest
 from tailhold_api.parts import SHORT, PodPart
+from tailhold_api.status import Progress
 from tailhold_server.access.caller import ANONYMOUS, Caller
 from tailhold_server.access.limits import Limiter
-from tailhold_server.access.metering import Meter
+from tailhold_server.access.metering import Meter as ClientMeter
 from tailhold_server.audit.auditor import Auditor, NoAuditor
+from tailhold_server.capacity import Capacity, Limits, Rates, Shape, capacity
 from tailhold_server.content import Content, Contents
+from tailhold_server.delivery.progress import AbandonedError
 from tailhold_server.errors import Failure, ServeError
 from tailhold_server.handlers import Handlers
-from tailhold_server.health import Phase, Verdict, judge_alive, judge_engine, judge_ready, judge_started
+from tailhold_server.health import (
+    ANSWERING,
+    Phase,
+    Verdict,
+    judge_alive,
+    judge_engine,
+    judge_ready,
+    judge_started,
+    patience,
+)
+from tailhold_server.observed import ObservedEngine
 from tailhold_server.pipeline import Answering, Pipeline
-from tailhold_server.ports import Engine
 from tailhold_server.question import Question
+from tailhold_server.startup import Timeline
 from tailhold_server.telemetry import Telemetry
 from tailhold_server.tracing import NoTracer, Tracer
+from tailhold_server.watching import Watchman
+
+_LOG = logging.getLogger(__name__)
 
 REVISION_HEADER = b"x-tailhold-revision"
 TRACE_HEADER = b"x-tailhold-trace"
@@ -34,10 +51,10 @@ class Service:
         self,
         pod: PodPart,
         *,
-        stall_seconds: float = 60.0,
+        stall_seconds: float = 10.0,
+        patience_seconds: float = 60.0,
         comment_seconds: float = 10.0,
         send_seconds: float = 30.0,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.pod = pod
         self.pod_digest = digest(pod)
@@ -47,26 +64,49 @@ class Service:
         self.comment_seconds = comment_seconds
         self.send_seconds = send_seconds
         self.phase = Phase.RESOLVE
-        self.phase_milliseconds: dict[str, int] = {}
+        self.timeline = Timeline(self._show)
         self.error = ""
+        self.progress: Progress | None = None
+        self._abandoned = False
+        self.fault: Verdict | None = None
+        """Why the engine was given up; it stays so."""
+        self.first_prompt_tokens = 0
+        """Of the first question: what prompts are like before there were others."""
         self.started = int(time.time())
         self._stall_seconds = stall_seconds
-        self._clock = clock
-        self._meter = Meter(Limiter(), clock, self.telemetry.deny)
+        self._patience_seconds = patience_seconds
+        self._meter = ClientMeter(Limiter(), time.monotonic, self.telemetry.deny)
         self._pipeline: Pipeline | None = None
-        self._engine: Engine | None = None
+        self._engine: ObservedEngine | None = None
+        self._watchman: Watchman | None = None
         self._handlers: Handlers | None = None
 
-    def install(self, pipeline: Pipeline, engine: Engine, handlers: Handlers) -> None:
+    def tell(self, progress: Progress | None) -> None:
+        """What is fetched, and how far it is; None once nothing is. From any thread. Raises AbandonedError."""
+        if self._abandoned:
+            raise AbandonedError
+        if progress and _tenth(progress) != (self.progress and _tenth(self.progress)):
+            _LOG.info("%s: %d of %d %s", progress.step, progress.done, progress.total, progress.unit)
+        self.progress = progress
+
+    def abandon(self) -> None:
+        """The start is given up: a fetch ends at its next word."""
+        self._abandoned = True
+
+    def install(self, pipeline: Pipeline, engine: ObservedEngine, watchman: Watchman, handlers: Handlers) -> None:
         """The start has come so far that questions can be answered."""
         self._pipeline = pipeline
         self._engine = engine
+        self._watchman = watchman
         self._handlers = handlers
+
+    def _show(self, phase: Phase) -> None:
+        self.phase = phase
 
     @property
     def handlers(self) -> Handlers:
         """All but the answers. Raises ServeError before the start is over, and while the server drains."""
-        if self._handlers is None or self.phase is not Phase.SERVING:
+        if self._handlers is None or self.phase not in ANSWERING:
             raise ServeError(Failure.UNAVAILABLE, f"Not serving: {self.phase.value}.", retry_after_seconds=5)
         return self._handlers
 
@@ -108,7 +148,7 @@ class Service:
 
     async def answer(self, question: Question, request_id: str, caller: Caller = ANONYMOUS) -> Answering:
         """Admit a question within the caller's limits, over what is open to its tenant. Raises ServeError."""
-        if self._pipeline is None or self.phase is not Phase.SERVING:
+        if self._pipeline is None or self.phase not in ANSWERING:
             raise ServeError(Failure.UNAVAILABLE, f"Not serving: {self.phase.value}.", retry_after_seconds=5)
         if not self.engine_verdict().ok:
             raise ServeError(Failure.UNAVAILABLE, "The model has stopped.", retry_after_seconds=30)
@@ -159,14 +199,20 @@ class Service:
 
     def engine_verdict(self) -> Verdict:
         """Whether the engine runs and moves."""
-        if self._engine is None:
+        if self.fault is not None:
+            return self.fault
+        if self._engine is None or self._watchman is None:
             return Verdict(False, "the engine is not started")
         return judge_engine(
             self._engine.is_alive(),
-            self._engine.progress(),
-            now=self._clock(),
+            self._watchman.watch,
             stall_seconds=self._stall_seconds,
+            patience_seconds=self._patience(self._engine),
         )
+
+    def _patience(self, engine: ObservedEngine) -> float:
+        longest = max(self.pod.engine.max_model_tokens, self.pod.engine.max_batched_tokens or 0)
+        return patience(self._patience_seconds, longest, engine.meter.prefill.known)
 
     def is_started(self) -> Verdict:
         """For `/startupz`."""
@@ -180,8 +226,38 @@ class Service:
         """For `/livez`."""
         return judge_alive(self.phase, self.engine_verdict())
 
+    def progress_body(self) -> dict[str, Any] | None:
+        """How far a fetch is, as the status has it."""
+        return self.progress.model_dump(mode="json", by_alias=True) if self.progress else None
+
+    @property
+    def shape(self) -> Shape | None:
+        """What questions are like: as seen, or before that the first one's prompt and the longest answer by default."""
+        seen = self._engine.meter.shape() if self._engine else None
+        if seen or not self.first_prompt_tokens:
+            return seen
+        tokens = float(self.first_prompt_tokens)
+        lookup = self._engine.meter.lookup.known if self._engine else None
+        return Shape(tokens, tokens, float(self.contents.current.part.prompt.max_answer_tokens), lookup or 0.0)
+
+    @property
+    def capacity(self) -> Capacity | None:
+        """What this pod can carry; None before its rates are known."""
+        shape = self.shape
+        if self._engine is None or shape is None:
+            return None
+        return capacity(self._engine.meter.rates(), shape, self._limits(self._engine))
+
+    def _limits(self, engine: ObservedEngine) -> Limits:
+        told = engine.description()
+        blocks, size = told.get("kvBlocks"), told.get("blockSizeTokens")
+        tokens = blocks * size if isinstance(blocks, int) and isinstance(size, int) else None
+        return Limits(self.pod.engine.max_running_requests, tokens)
+
     def metrics_text(self) -> str:
         """The server's metrics and the engine's."""
+        if self._engine:
+            self.telemetry.show_rates(self._engine.meter.rates(), self.capacity)
         return self.telemetry.text() + (self._engine.metrics_text() if self._engine else "")
 
     @property
@@ -205,13 +281,57 @@ class Service:
             "snapshot": content.index.snapshot if content else "",
             "revision": self.revision_of(content) if content else "",
             "phase": self.phase.value,
-            "phases": self.phase_milliseconds,
+            "phases": [
+                {
+                    "name": row.name,
+                    "beganMilliseconds": row.began,
+                    "milliseconds": row.milliseconds,
+                    "overlappedMilliseconds": row.overlapped,
+                }
+                for row in self.timeline.rows()
+            ],
             "error": self.error,
+            "progress": self.progress_body(),
             "ready": self.is_ready().ok,
             "held": self.held,
             "audit": self.auditor.head(),
             "uploads": {"digest": self.staged} if self._handlers and self.pod.uploads else None,
             "engine": self._engine.description() if self._engine else {},
+            "rates": rates_body(self._engine.meter.rates(), self.shape, self.capacity) if self._engine else {},
             "pod": self.pod.model_dump(mode="json", by_alias=True),
             "content": content.part.model_dump(mode="json", by_alias=True) if content else {},
         }
+
+
+def _tenth(progress: Progress) -> tuple[str, int]:
+    """What a log line is written for."""
+    return progress.step, 10 * progress.done // (progress.total or 1)
+
+
+def rates_body(rates: Rates, shape: Shape | None, carried: Capacity | None) -> dict[str, Any]:
+    """As `/v1/tuning` tells them; what is not known is null."""
+    return {
+        "prefillTokensPerSecond": _rounded(rates.prefill),
+        "decodeTokensPerSecond": _rounded(rates.all_streams),
+        "decodeTokensPerSecondPerStream": _rounded(rates.stream),
+        "decodeTokensPerSecondByStreams": {str(streams): _rounded(value) for streams, value in rates.curve},
+        "requests": {
+            "seen": shape.answers,
+            "promptTokens": _rounded(shape.prompt_tokens),
+            "computedPromptTokens": _rounded(shape.fresh_tokens),
+            "answerTokens": _rounded(shape.answer_tokens),
+        }
+        if shape
+        else None,
+        "capacity": {
+            "requestsPerSecond": _rounded(carried.requests_per_second),
+            "limitedBy": carried.limited_by,
+            "why": carried.why,
+        }
+        if carried
+        else None,
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.4g}")

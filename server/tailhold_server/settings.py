@@ -17,8 +17,12 @@ class ServerSettings(BaseSettings):
 
     claims: Path = Path(names.CLAIMS_FOLDER)
     """Persistent volume claims, each a folder of its name."""
+    images: Path = Path(names.IMAGES_FOLDER)
+    """Image volumes, each in a folder named by the image."""
     secrets: Path = Path(names.SECRETS_FOLDER)
     """Secrets, each a folder of its name with a file for each entry."""
+    fetched: Path = Path(f"{names.CACHE_FOLDER}/fetched")
+    """Where fetched models and snapshots are kept."""
     pipeline: str = ""
     """`namespace/name` of the pipeline: the audience of the operator's tokens."""
     public_key: Path = Path(names.PUBLIC_KEY_PATH)
@@ -36,11 +40,22 @@ class ServerSettings(BaseSettings):
     comment_seconds: float = 10.0
     """A stream without news gets an SSE comment this often, so that no proxy cuts it."""
     send_seconds: float = 30.0
-    """A client that takes nothing of its answer for so long has left; to be less than `stall_seconds`."""
+    """A client that takes nothing of its answer for so long has left."""
     receive_seconds: float = 30.0
     """A client that sends nothing more of a request's body for so long is answered with 408."""
-    stall_seconds: float = 60.0
-    """An engine that is waited for and gives no token for so long is not alive."""
+    stall_seconds: float = 10.0
+    """An engine that is asked, gives no sign and whose threads do not run for so long is not alive."""
+    patience_seconds: float = 60.0
+    """An engine that is asked, works and gives no token for so long is not alive either; more where its longest prompt
+    takes more than a quarter of it."""
+    look_seconds: float = 1.0
+    """How often the engine is looked at."""
+    calibration_seconds: float = 1.5
+    """How long the engine is measured at the start, before the server is ready; twice that on a slow machine. 0
+    measures on real answers alone."""
+    retire_seconds: float = 2.0
+    """How long a server that was told to stop still answers what comes on open connections, closing each with its
+    answer; it then refuses what is new. Part of `drainSeconds`."""
     death_seconds: float = 3.0
     """How long an engine's death is shown on the probes before the server ends."""
     stand_in_seconds_per_token: float = 0.0

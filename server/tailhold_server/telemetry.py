@@ -3,6 +3,7 @@
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from tailhold_api import names
+from tailhold_server.capacity import Capacity, Rates
 from tailhold_server.errors import Failure, ServeError
 from tailhold_server.pipeline import Answer
 from tailhold_server.stages import delivered_milliseconds
@@ -52,6 +53,8 @@ OUTCOMES = ("ok", "client_closed", "rejected", "invalid", "failed")
 SPANS = ("exported", "dropped", "failed")
 """Values of the label of `spans_total`."""
 
+STREAMS = ("one", "all")
+"""Values of the label of `decode_tokens_per_second`."""
 DENIALS = ("no_key", "no_tenant", "limit")
 """Values of the label of `denied_total`: the statuses 401, 403, and 429 for a client's own limit."""
 ACCESS_FILES = ("api_keys", "issuer_keys", "certificate")
@@ -100,6 +103,24 @@ class Telemetry:
             ["revision", "pod", "content", "snapshot"],
             registry=self.registry,
         )
+        self._prefill = Gauge(
+            names.METRIC_PREFILL_RATE,
+            "Prompt tokens that the engine computes in a second, of one prompt alone; 0 before it is known.",
+            registry=self.registry,
+        )
+        self._decode = Gauge(
+            names.METRIC_DECODE_RATE,
+            "Answer tokens that the engine gives in a second; 0 before it is known.",
+            ["streams"],
+            registry=self.registry,
+        )
+        self._capacity = Gauge(
+            names.METRIC_CAPACITY,
+            "Requests like those seen that this pod can carry in a second; 0 before it is known.",
+            registry=self.registry,
+        )
+        for streams in STREAMS:
+            self._decode.labels(streams)
         self._denied = Counter(
             names.METRIC_DENIED,
             "Requests that were turned away: without a key of ours, without a tenant, beyond a limit.",
@@ -185,6 +206,13 @@ class Telemetry:
         """These digests are in force."""
         self._info.clear()
         self._info.labels(f"{pod[:10]}-{content[:10]}", pod, content, snapshot).set(1)
+
+    def show_rates(self, rates: Rates, carried: Capacity | None) -> None:
+        """These were measured."""
+        self._prefill.set(rates.prefill or 0)
+        for streams, rate in zip(STREAMS, (rates.stream, rates.all_streams), strict=True):
+            self._decode.labels(streams).set(rate or 0)
+        self._capacity.set(carried.requests_per_second if carried else 0)
 
     def text(self) -> str:
         """Prometheus' text format."""

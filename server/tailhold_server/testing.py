@@ -16,12 +16,10 @@ from tailhold_api.index_kinds import BY_DEFAULT, SearchParameters
 from tailhold_api.sources import UPLOADS, Metric
 from tailhold_server.content import Index
 from tailhold_server.errors import EngineDiedError, StartError
-from tailhold_server.health import StallClock
 from tailhold_server.ports import (
     ChunkSource,
     Delta,
     Document,
-    EngineProgress,
     EngineTimes,
     Likely,
     Sampling,
@@ -241,7 +239,6 @@ class StandInEngine:
         self._moving.set()
         self._died = asyncio.Event()
         self._alive = False
-        self._stall_clock = StallClock(time.monotonic)
 
     async def start(self) -> None:
         """After `start_seconds`, or not at all."""
@@ -260,7 +257,7 @@ class StandInEngine:
     ) -> AsyncGenerator[Delta, None]:
         """A word is a token."""
         self.salts.append(salt)
-        return self._stall_clock.watched(self._generated(request_id, prompt_ids, sampling))
+        return self._generated(request_id, prompt_ids, sampling)
 
     async def _generated(
         self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling
@@ -291,9 +288,13 @@ class StandInEngine:
         """Between `start` and `kill` or `stop`."""
         return self._alive
 
-    def progress(self) -> EngineProgress:
-        """Of the words."""
-        return self._stall_clock.progress()
+    async def heartbeat(self) -> None:
+        """Not while it is frozen."""
+        await self._moving.wait()
+
+    def process_ids(self) -> list[int]:
+        """None: it lives in the server's."""
+        return []
 
     def metrics_text(self) -> str:
         """None."""

@@ -83,6 +83,15 @@ def test_a_card_is_known_by_how_the_spec_names_it(gpu: dict[str, Any], card: Car
     assert card_of(load_lenient(Gpu, gpu)) == card
 
 
+def test_what_is_fetched_has_to_fit_the_pods_own_cache_or_a_claim() -> None:
+    stored = {"objectStore": {"url": "s3://models/eight"}}
+    small = told(spec(generator={"model": stored}))
+    assert "`placement.cacheMebibytes` is 8,192: the weights of `generator.model` take 15,317" in small
+    roomy = spec(generator={"model": stored}, placement={"cacheMebibytes": 20000})
+    shared = spec(generator={"model": stored}, server={"cache": {"claimName": "fetched"}})
+    assert not any("cacheMebibytes" in told(each) for each in (spec(), roomy, shared))
+
+
 def test_an_eight_billion_model_adds_up_as_published() -> None:
     """Weights 16 GB, 128 KiB of cache a token: the figures that model cards of Llama 3 8B give."""
     card = place(memory_sums(spec(), FOUND, 1000), Place.GPU)

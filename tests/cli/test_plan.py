@@ -16,7 +16,7 @@ from tailhold.room import Spared, count_room
 from tailhold_api.inspection import EmbedderFacts, GeneratorFacts, Inspection
 from tailhold_api.placement import Gpu, Placement
 from tailhold_api.room import Amount, Node
-from tailhold_api.status import Status
+from tailhold_api.status import StartPhase, Status
 
 
 def written(folder: Path, file: str, **change: Any) -> Path:
@@ -49,7 +49,9 @@ def nodes(*gpus: int, whole: int = 2) -> tuple[Node, ...]:
 
 def test_no_room_is_an_outage_of_the_last_starts_length(tmp_path: Path) -> None:
     old, new = written(tmp_path, "old"), written(tmp_path, "new", engine={"blockSizeTokens": 64})
-    status = Status(phases={"startEngine": 41000, "warmUp": 1000})
+    engine = StartPhase(name="startEngine", began_milliseconds=0, milliseconds=41000)
+    warm_up = StartPhase(name="warmUp", began_milliseconds=41000, milliseconds=1000)
+    status = Status(phases=(engine, warm_up))
     said = described(read_manifest(new), read_manifest(old).spec, nodes(0, 0), status, "")
     text = "\n".join(rendered(said))
     assert "an outage from the stop of the old pods until the new ones are ready; the last start took 42 s" in text

@@ -23,7 +23,18 @@ def specs(page: Path) -> Iterator[dict[str, Any]]:
         if document.get("kind") == names.KIND:
             yield document["spec"]
         elif "kind" not in document:
-            yield merged(MINIMAL, document.get("spec", document))
+            yield laid(document.get("spec", document))
+
+
+def laid(part: dict[str, Any]) -> dict[str, Any]:
+    """A source replaces that of the smallest spec, and a given snapshot its corpus."""
+    spec = merged(MINIMAL, part)
+    for model in ("generator", "embedder"):
+        if given := part.get(model, {}).get("model"):
+            spec[model]["model"] = given
+    if "snapshot" in part.get("index", {}):
+        del spec["corpus"], spec["index"]["store"]
+    return spec
 
 
 BLOCKS = [

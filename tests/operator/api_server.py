@@ -135,6 +135,7 @@ def _apiserver_flags(folder: Path, etcd: int, port: int) -> list[str]:
         f"--token-auth-file={folder / 'tokens.csv'}",
         "--authorization-mode=RBAC",
         "--endpoint-reconciler-type=none",
+        "--feature-gates=ImageVolume=true",  # off in 1.34, whose API server then drops image volumes unsaid
         f"--audit-policy-file={folder / 'audit.yaml'}",
         f"--audit-log-path={folder / 'audit.log'}",
     ]

@@ -70,8 +70,9 @@ def texts(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
 def owners(body: dict[str, Any]) -> list[Manifest]:
     spec = codec.load_lenient(Spec, body)
     asked = asked_for(IDENTITY.name, spec, "")
+    assert asked.build is not None
     part, build = asked.pod_digest[:SHORT], asked.build_digest[:SHORT]
-    means = JobMeans("server", 4096, 500, 3, rules=spec.pod)
+    means = JobMeans("server", 4096, 500, 3, rules=spec.pod, cache=spec.server.cache)
     return [
         render_deployment(IDENTITY, part, render_template(asked.pod, IDENTITY, worlds.SETUP), 1),
         render_job(asked.build, build, IDENTITY, worlds.SETUP, means),

@@ -31,6 +31,8 @@ EDITS = one_field_edits(START) | {
     "placement.cpu.requestMillicores": merged(
         START, {"placement": {"cpu": {"exclusive": False, "requestMillicores": 500}}}
     ),
+    "audit.sink": merged(START, {"audit": {"sink": {"pvc": {"claimName": "audit"}}}}),
+    "audit.records": merged(START, {"audit": {"sink": {"pvc": {"claimName": "audit"}}, "records": "Texts"}}),
     "placement.gpu.count to none": merged(START, {"placement": {"gpu": {"count": 0}}}),
 }
 

@@ -8,6 +8,7 @@ import pytest
 from joserfc.jwk import OKPKey
 
 from tailhold_api.parts import ContentPart
+from tailhold_api.status import StartPhase
 from tailhold_operator.observe import Pod, Report, read_pod
 from tailhold_operator.pods import Answer, Declined, HttpPods, Taken, Unanswered
 from tailhold_operator.testing import FakeClock, FakeCluster
@@ -62,10 +63,21 @@ async def test_a_report_is_read_and_nonsense_is_none() -> None:
         "contentDigest": "c",
         "snapshot": "s",
         "phase": "serving",
-        "phases": {"load": 1.6},
+        "phases": [
+            {"name": "load", "beganMilliseconds": 1, "milliseconds": 2, "newer": "x"},
+            {"name": "l" * 33, "beganMilliseconds": 1, "milliseconds": 2},
+            {"name": "load", "beganMilliseconds": -1, "milliseconds": 2},
+            "load",
+        ],
+        "rates": {"prefillTokensPerSecond": 1.5},
     }
     assert await pods(lambda _: httpx.Response(200, json=told)).report(POD) == Report(
-        "p", "c", "s", "serving", {"load": 2}
+        "p",
+        "c",
+        "s",
+        "serving",
+        (StartPhase(name="load", began_milliseconds=1, milliseconds=2),),
+        rates={"prefillTokensPerSecond": 1.5},
     )
     assert await pods(lambda _: httpx.Response(200, json={})).report(POD) == Report("", "", "")
     assert await pods(lambda _: httpx.Response(200, text="<html>")).report(POD) is None

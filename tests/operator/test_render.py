@@ -39,11 +39,12 @@ def rendered(case: str) -> list[Manifest]:
         if "setup" in given_
         else SETUP
     )
+    assert asked.build is not None
     part, build = asked.pod_digest[:SHORT], asked.build_digest[:SHORT]
     index = spec.index
     image = spec.server.image or setup.image
     means = JobMeans(image, index.build_memory_mebibytes, index.build_millicores, index.keep_snapshots)
-    means = means._replace(rules=spec.pod)
+    means = means._replace(rules=spec.pod, cache=spec.server.cache)
     template = render_template(asked.pod, identity, setup)
     return [
         front.render_account(identity),
@@ -163,18 +164,16 @@ def test_each_volume_and_mount_stands_once(objects: dict[str, Manifest]) -> None
 
 
 def test_snapshots_are_written_by_the_job_alone(objects: dict[str, Manifest]) -> None:
-    deployment, job = pods(objects)
-    writable = [
-        each
-        for each in deployment["volumes"]
-        if "persistentVolumeClaim" in each and not each["persistentVolumeClaim"].get("readOnly")
+    """The claim that models are fetched onto is written by both."""
+    found = [
+        {each["name"]: each["persistentVolumeClaim"] for each in pod["volumes"] if "persistentVolumeClaim" in each}
+        for pod in pods(objects)
     ]
-    assert writable == []
-    assert [
-        each["persistentVolumeClaim"].get("readOnly", False)
-        for each in job["volumes"]
-        if "persistentVolumeClaim" in each
-    ].count(False) == 1
+    server, job = (
+        {each["claimName"] for each in claims.values() if not each.get("readOnly")} - {"fetched"} for claims in found
+    )
+    assert server == set()
+    assert len(job) == 1
 
 
 def test_names_and_labels_are_legal(objects: dict[str, Manifest]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from waiting import until
 from tailhold.demo import EMBEDDER, GENERATOR, ensure_models
 from tailhold.serve import cache_folder
 from tailhold_local.jaeger import Jaeger
+from tailhold_server.audit.verify import records_of, verify
 
 pytestmark = pytest.mark.engine
 
@@ -49,12 +51,16 @@ SPEC: dict[str, Any] = {
     "engine": {"enforceEager": True, "kvCacheMebibytes": 256, "maxModelTokens": 1056, "blockSizeTokens": 32},
     "placement": {"gpu": {"count": 0}, "cpu": {"cores": 2}},
     "server": {"drainSeconds": 5},
+    "audit": {"sink": {"pvc": {"claimName": "audit"}}},
 }
 
 _SERVE = (
     "import sys; from pathlib import Path; from tailhold.serve import serve; a = sys.argv[1:]\n"
     "if __name__ == '__main__': sys.exit(serve(Path(a[0]), None, None, '127.0.0.1', int(a[1]), int(a[2]), int(a[3])))"
 )
+
+MARKER = "Zanzibarquark"
+"""In a question: it may not be in any log."""
 
 
 @pytest.fixture(scope="session")
@@ -324,6 +330,52 @@ def test_the_engine_runs_with_what_the_spec_says(server: ServerProcess) -> None:
     assert tuning["phase"] == "serving"
 
 
+def test_the_engines_rates_are_measured_before_the_first_question(server: ServerProcess) -> None:
+    told = httpx.get(f"{server.internal_url}/v1/tuning", trust_env=False).json()
+    rates, steps = told["rates"], {row["name"]: row for row in told["phases"]}
+    assert rates["prefillTokensPerSecond"] > 0
+    assert rates["decodeTokensPerSecondPerStream"] > 0
+    assert len(rates["decodeTokensPerSecondByStreams"]) >= 2
+    assert rates["capacity"]["requestsPerSecond"] > 0
+    assert steps["loadEncoder"]["overlappedMilliseconds"] > 0, "loaded beside the engine's start"
+
+
+def test_a_busy_engine_on_a_loaded_machine_is_never_taken_for_one_that_stands_still(server: ServerProcess) -> None:
+    """Long prompts, none of them cached, more than the machine can do, and others that take its cores."""
+    ends = time.monotonic() + 40
+    told: list[tuple[int, str]] = []
+
+    def ask(number: int) -> int:
+        answers = 0
+        while time.monotonic() < ends:
+            text = f"{number} {answers} " + f"word{number * 1000 + answers} " * 250
+            sent = {"messages": said(text), "max_tokens": 8}
+            answer = httpx.post(f"{server.url}/v1/chat/completions", json=sent, timeout=300, trust_env=False)
+            assert answer.status_code == 200, answer.text
+            answers += 1
+        return answers
+
+    def probe() -> None:
+        while time.monotonic() < ends:
+            for path in ("/livez", "/readyz"):
+                answer = httpx.get(server.internal_url + path, timeout=30, trust_env=False)
+                told.append((answer.status_code, answer.json()["reason"]))
+            time.sleep(0.2)
+
+    burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
+    try:
+        with ThreadPoolExecutor(9) as pool:
+            probed = pool.submit(probe)
+            assert sum(pool.map(ask, range(8))) > 0
+            probed.result()
+    finally:
+        for each in burners:
+            each.kill()
+            each.wait()
+    assert len(told) > 20
+    assert {status for status, _ in told} == {200}, [each for each in told if each[0] != 200]
+
+
 class TestWhereTheTimeGoes:
     def test_stages_add_up_and_are_the_engines_own_times(self, server: ServerProcess) -> None:
         """Forty questions, four at a time; all but 3 % of their time has a name, and vLLM says the same of its part."""
@@ -395,7 +447,7 @@ def test_an_engine_killed_is_seen_and_ends_the_server(server: ServerProcess, cli
 
     def ask() -> None:
         url = f"{server.url}/v1/chat/completions"
-        sent = {"messages": said("Write a story."), "max_tokens": 700, "stream": True}
+        sent = {"messages": said(f"Write a story of {MARKER}."), "max_tokens": 700, "stream": True}
         ends.append(httpx.post(url, json=sent, timeout=60, trust_env=False).text)
 
     asked = threading.Thread(target=ask)
@@ -409,6 +461,11 @@ def test_an_engine_killed_is_seen_and_ends_the_server(server: ServerProcess, cli
     asked.join(10)
     assert '"error":{"message"' in ends[0]
     assert termination(server)["reason"] == "NotReady"
+    audit = server.log.parent / "claims" / "audit"
+    assert verify(audit).findings == ()
+    assert [each["outcome"] for each in records_of(audit) if each["kind"] == "ended"][-1] == "failed"
+    log = server.log.read_text()
+    assert not re.search(rf"{MARKER}|office closes|prompt_token_ids=\[\d", log)
 
 
 def test_seldom_used_fields_are_in_force(tmp_path: Path) -> None:
@@ -445,3 +502,46 @@ def test_an_argument_that_vllm_does_not_know_ends_the_start_and_is_named(tmp_pat
     ending = json.loads(program.termination_log.read_text())
     assert ending["reason"] == "StartFailed"
     assert "has no argument swap_space" in ending["message"]
+
+
+def engine_process(program: ServerProcess) -> int:
+    """The engine's core."""
+    tuning = httpx.get(f"{program.internal_url}/v1/tuning", trust_env=False).json()
+    return int(tuning["engine"]["processes"][0])
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["idle", "streaming"])
+def test_an_engine_that_is_stopped_is_noticed_within_15_seconds_and_ends_the_server(
+    tmp_path: Path, streaming: bool
+) -> None:
+    """SIGSTOP: its process is there and does nothing. Streams end with an error event, and the reason is left."""
+    program = _start(_prepared(tmp_path, SPEC))
+    ends: list[str] = []
+
+    def ask() -> None:
+        sent = {"messages": said("Write a story."), "max_tokens": 900, "stream": True, "temperature": 1}
+        ends.append(httpx.post(f"{program.url}/v1/chat/completions", json=sent, timeout=120, trust_env=False).text)
+
+    try:
+        program.wait_until(lambda: program.status("/readyz") == 200 or _ended(program), 300)
+        asked = threading.Thread(target=ask)
+        if streaming:
+            asked.start()
+            program.wait_until(lambda: vllm_running(program) == 1, 20)
+        os.kill(engine_process(program), signal.SIGSTOP)
+        stopped = time.monotonic()
+        program.wait_until(lambda: program.status("/livez") == 503, 20)
+        noticed = time.monotonic() - stopped
+        assert noticed < 15
+        assert program.status("/readyz") == 503
+        if streaming:
+            asked.join(10)
+            assert '"error":{"message"' in ends[0]
+        assert program.process.wait(20) == 1
+    finally:
+        if program.process.poll() is None:
+            os.kill(engine_process(program), signal.SIGCONT)
+            program.process.kill()
+            program.process.wait()
+    assert termination(program)["reason"] == "NotReady"
+    assert "stands still" in termination(program)["message"]

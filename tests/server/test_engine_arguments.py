@@ -188,16 +188,15 @@ def test_the_cache_is_given_in_bytes_and_only_safetensors_are_read() -> None:
 
 def test_workers_are_spawned_and_nothing_is_reported_home() -> None:
     """C101."""
-    environment = engine_environment(placed(1), cores=4, is_local=True, on_cpu=False)
+    environment = engine_environment(placed(1), cores=4, on_cpu=False)
     assert environment["VLLM_WORKER_MULTIPROC_METHOD"] == "spawn"
     assert environment["VLLM_NO_USAGE_STATS"] == "1"
     assert environment["HF_HUB_OFFLINE"] == environment["TRANSFORMERS_OFFLINE"] == "1"
-    assert "HF_HUB_OFFLINE" not in engine_environment(placed(1), cores=4, is_local=False, on_cpu=False)
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(1, "1"), (2, "1"), (4, "3"), (16, "12")])
 def test_engine_and_server_share_the_cores_of_a_cpu_pod(cores: int, threads: str) -> None:
-    environment = engine_environment(placed(0, cores), cores=cores, is_local=True, on_cpu=True)
+    environment = engine_environment(placed(0, cores), cores=cores, on_cpu=True)
     assert environment["OMP_NUM_THREADS"] == threads
 
 

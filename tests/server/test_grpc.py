@@ -168,7 +168,7 @@ async def test_a_call_that_ends_early_ends_the_models_work(leave: str) -> None:
         async with asyncio.timeout(5):
             while server.service.held or not _outcomes(server)["client_closed"]:  # noqa: ASYNC110  with a time limit
                 await asyncio.sleep(0.01)
-        assert engine.progress().running == 0
+        assert server.observed.waiting == 0
 
 
 async def test_a_large_message_is_refused_with_the_limit() -> None:

@@ -19,8 +19,9 @@ from safetensors.numpy import save_file
 from tailhold.inspection import in_job
 from tailhold_api.codec import digest, dump, load
 from tailhold_api.conditions import Reason
+from tailhold_api.delivery import HuggingFaceModel
 from tailhold_api.inspection import Inspection, InspectionPart
-from tailhold_api.sources import HuggingFaceModel, ModelSource
+from tailhold_api.sources import ModelSource
 from tailhold_server.adapters.engine_arguments import known_arguments
 from tailhold_server.errors import StartError
 from tailhold_server.inspection.look import inspect
@@ -212,7 +213,8 @@ def test_a_model_on_the_hub_is_read_where_it_is(tmp_path: Path) -> None:
     assert any(path.endswith("/config.json") for path in asked)
     assert sum(sent) < 500_000, "four megabytes of weights were not fetched"
     assert away.returncode == 1, "a hub that does not answer is tried again"
-    assert "cannot be read from the hub" in log.read_text()
+    assert json.loads(log.read_text())["reason"] == "SourceUnreachable"
+    assert "mirror" in log.read_text()
 
 
 def in_process(folder: Path, log: Path, url: str, **more: str) -> subprocess.CompletedProcess[str]:

@@ -7,8 +7,10 @@ import pytest
 
 from tailhold_api.conditions import Reason
 from tailhold_api.sources import ClaimFolder, ModelSource
+from tailhold_server.delivery.deliver import Places
 from tailhold_server.errors import StartError
 from tailhold_server.models import check_model, model_folder
+from tailhold_server.settings import ServerSettings
 
 
 def model(folder: Path, *files: str, **config: object) -> Path:
@@ -20,10 +22,14 @@ def model(folder: Path, *files: str, **config: object) -> Path:
     return folder
 
 
+def places(claims: Path) -> Places:
+    return Places.of(ServerSettings(claims=claims))
+
+
 def test_a_model_on_a_claim_is_found(tmp_path: Path) -> None:
     wanted = model(tmp_path / "models" / "smol", "model.safetensors")
     source = ModelSource(pvc=ClaimFolder(claim_name="models", path="smol"))
-    assert model_folder(source, tmp_path) == wanted
+    assert model_folder(source, places(tmp_path)) == wanted
 
 
 @pytest.mark.parametrize(("claim", "path"), [("none", "smol"), ("models", "none"), ("models", "../secret")])
@@ -31,7 +37,7 @@ def test_what_is_not_there_is_named(tmp_path: Path, claim: str, path: str) -> No
     model(tmp_path / "models" / "smol", "model.safetensors")
     model(tmp_path / "secret", "model.safetensors")
     with pytest.raises(StartError, match=claim if claim == "none" else path.removeprefix("../")) as caught:
-        model_folder(ModelSource(pvc=ClaimFolder(claim_name=claim, path=path)), tmp_path)
+        model_folder(ModelSource(pvc=ClaimFolder(claim_name=claim, path=path)), places(tmp_path))
     assert caught.value.reason is Reason.MODEL_NOT_FOUND
 
 

@@ -90,6 +90,8 @@ HONOURED: dict[str, Any] = {
     "logprobs": True,
     "top_logprobs": 0,
     "response_format": {"type": "json_object"},
+    "user": "u-1",
+    "safety_identifier": "s-1",
 }
 
 

@@ -5,11 +5,13 @@ import json
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import openai
 import pytest
+from program_process import termination
 from rag_server import body, pod_part
 
 from tailhold.serve import ServeFailedError, serve
@@ -53,7 +55,12 @@ def test_openais_client_reads_answers_streams_and_errors(shared: Any) -> None:
     assert [model.id for model in client.models.list()] == ["org/assistant", "docs", "docs-embedder"]
     tuning = httpx.get(f"{program.internal_url}/v1/tuning", trust_env=False).json()
     assert tuning["engine"]["name"] == "stand-in"
-    assert set(tuning["phases"]) == {"resolve", "loadEncoder", "loadSnapshot", "startEngine", "warmUp"}
+    steps = {row["name"]: row for row in tuning["phases"]}
+    assert set(steps) == {
+        *("resolve", "readFiles", "import", "loadTokenizer", "loadEncoder", "loadSnapshot", "startEngine", "warmUp"),
+    }
+    assert steps["warmUp"]["beganMilliseconds"] >= steps["startEngine"]["beganMilliseconds"]
+    assert steps["warmUp"]["overlappedMilliseconds"] == 0
 
 
 @pytest.mark.parametrize("streamed", [True, False])
@@ -105,11 +112,86 @@ def test_a_stopped_server_ends_its_answers_and_takes_no_more(start_stand_in: Any
     program.process.terminate()
     program.wait_until(lambda: program.status("/readyz") == 503)
     assert program.status("/livez") == 200
-    assert is_refused(program)
+    program.wait_until(lambda: is_refused(program))
     asked.join(20)
     assert texts[0].endswith("data: [DONE]\n\n")
     assert '"finish_reason":"stop"' in texts[0]
     assert program.process.wait(20) == 0
+
+
+def asked_on(connection: http.client.HTTPConnection, **fields: Any) -> http.client.HTTPResponse:
+    """A question on a connection that is open, or is opened."""
+    connection.request("POST", "/v1/chat/completions", json.dumps(body(**fields)))
+    return connection.getresponse()
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_open_connection_is_answered_once_more_and_told_to_close(start_stand_in: Any, streamed: bool) -> None:
+    """C66, C67: a client that reuses its connection in the moment of the stop sees an answer and no reset."""
+    program = start_stand_in(TAILHOLD_RETIRE_SECONDS="20")
+    connection = http.client.HTTPConnection("127.0.0.1", program.port, timeout=10)
+    first = asked_on(connection)
+    first.read()
+    assert first.getheader("connection") != "close"
+    program.process.terminate()
+    program.wait_until(lambda: program.status("/readyz") == 503)
+    last = asked_on(connection, stream=streamed)
+    text = last.read()
+    assert last.status == 200
+    assert last.getheader("connection") == "close"
+    assert (b"[DONE]" in text) == streamed
+    assert program.process.wait(10) == 0, "the last connection is closed: nothing is waited for"
+
+
+def test_no_request_of_twenty_clients_fails_when_the_server_is_told_to_stop(start_stand_in: Any) -> None:
+    """C67: each goes on over its connection until it is told to close it, and would go to another pod then."""
+    program = start_stand_in(TAILHOLD_STAND_IN_SECONDS_PER_TOKEN="0.02")
+    answered: list[bytes] = []
+    told_to_close: list[int] = []
+
+    def use(number: int) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", program.port, timeout=30)
+        while True:
+            response = asked_on(connection, stream=number % 2 == 0)
+            answered.append(response.read())
+            assert response.status == 200
+            if response.getheader("connection") == "close":
+                told_to_close.append(number)
+                return
+
+    with ThreadPoolExecutor(20) as pool:
+        users = [pool.submit(use, number) for number in range(20)]
+        program.wait_until(lambda: len(answered) >= 40)
+        program.process.terminate()
+        for user in users:
+            user.result(30)
+    assert sorted(told_to_close) == list(range(20))
+    assert program.process.wait(20) == 0
+
+
+def test_an_idle_server_that_nobody_is_connected_to_stops_at_once(start_stand_in: Any) -> None:
+    program = start_stand_in(TAILHOLD_RETIRE_SECONDS="60")
+    began = time.monotonic()
+    assert program.stop() == 0
+    assert time.monotonic() - began < 30
+
+
+def test_a_server_whose_engine_stands_still_ends_its_streams_leaves_word_and_ends(start_stand_in: Any) -> None:
+    program = start_stand_in(
+        TAILHOLD_STAND_IN_SECONDS_PER_TOKEN="2", TAILHOLD_STALL_SECONDS="0.5", TAILHOLD_LOOK_SECONDS="0.1"
+    )
+    texts: list[str] = []
+    asked = threading.Thread(
+        target=lambda: texts.append(
+            httpx.post(f"{program.url}/v1/chat/completions", json=body(stream=True), timeout=30, trust_env=False).text
+        )
+    )
+    asked.start()
+    program.wait_until(lambda: program.status("/livez") == 503)
+    assert program.process.wait(20) == 1
+    asked.join(10)
+    assert '"error":{"message"' in texts[0]
+    assert "stands still" in termination(program)["message"]
 
 
 def test_an_answer_longer_than_the_drain_ends_with_an_error_event(start_stand_in: Any) -> None:

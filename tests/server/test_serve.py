@@ -72,7 +72,7 @@ def test_several_pipelines_or_none_are_an_error_that_names_them(tmp_path: Path) 
         ),
         (
             {"generator": {"model": {"path": "/models/x"}}},
-            ("generator.model", "exactly one of `huggingFace`, `pvc` and `path`"),
+            ("generator.model", "exactly one of `huggingFace`, `pvc`, `image`, `objectStore` and `path`"),
         ),
     ],
 )

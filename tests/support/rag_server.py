@@ -21,6 +21,7 @@ from tailhold_server.app import create_app, create_internal_app
 from tailhold_server.backends import Backend
 from tailhold_server.content import Index
 from tailhold_server.errors import ContentRefusedError
+from tailhold_server.observed import ObservedEngine
 from tailhold_server.service import Service
 from tailhold_server.settings import ServerSettings
 from tailhold_server.snapshots.contents import Contents, Document, Place
@@ -101,6 +102,7 @@ class Running:
 
     service: Service
     engine: StandInEngine
+    observed: ObservedEngine
     public: httpx.AsyncClient
     internal: httpx.AsyncClient
     settings: ServerSettings
@@ -138,11 +140,16 @@ async def running(
     settings = settings or ServerSettings()
     engine = engine or StandInEngine(running_limit=pod.engine.max_running_requests)
     indices = {SNAPSHOT: stand_in_index(documents, SNAPSHOT)} | ({OTHER_SNAPSHOT: other} if other else {})
-    service = Service(pod, stall_seconds=settings.stall_seconds, comment_seconds=settings.comment_seconds)
+    service = Service(
+        pod,
+        stall_seconds=settings.stall_seconds,
+        patience_seconds=settings.patience_seconds,
+        comment_seconds=settings.comment_seconds,
+    )
     store = Path("/nonexistent") if folder is None else folder / "snapshots"
     uploads = Folder(folder / "uploads") if folder else None
     backend = Backend(lambda: encoder or StandInEncoder(), StandInTokenizer, _opener(indices), engine, store, uploads)
-    started = await start_with(backend, service, content or content_part())
+    started = await start_with(backend, service, content or content_part(), settings)
     public = httpx.ASGITransport(create_app(service, settings, authenticator), raise_app_exceptions=False)
     internal = httpx.ASGITransport(create_internal_app(service, settings), raise_app_exceptions=False)
     try:
@@ -150,7 +157,7 @@ async def running(
             httpx.AsyncClient(transport=public, base_url="http://docs") as one,
             httpx.AsyncClient(transport=internal, base_url="http://docs") as two,
         ):
-            yield Running(service, engine, one, two, settings)
+            yield Running(service, engine, started.engine, one, two, settings)
     finally:
         await started.close()
 

@@ -34,11 +34,17 @@ def placed(path: tuple[str, ...], example: dict[str, Any]) -> dict[str, Any]:
     """The minimal spec with an example at its place."""
     if not path:
         return merged(MINIMAL, example)
-    if path[-1] == "model":  # a source replaces the source of the minimal spec
+    if "model" in path:  # a source replaces the source of the minimal spec
+        place = path.index("model")
         parent = merged(MINIMAL, {})
         target = parent
-        for step in path[:-1]:
+        for step in path[:place]:
             target = target[step]
-        target["model"] = example
+        target["model"] = at(path[place + 1 :], example)
         return parent
+    if path[:2] == ("index", "snapshot"):  # a given snapshot replaces store and corpus
+        snapshot = at(path[2:], example)
+        if path[2:3] == ("source",):
+            snapshot |= {"digest": "0" * 64}
+        return {**{name: MINIMAL[name] for name in ("generator", "embedder")}, "index": {"snapshot": snapshot}}
     return merged(MINIMAL, at(path, example))

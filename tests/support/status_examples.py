@@ -2,12 +2,14 @@
 
 from tailhold_api.status import (
     AuditHead,
+    CapacityStatus,
     Condition,
     Ended,
     FieldChange,
     Progress,
     RevisionStatus,
     SnapshotStatus,
+    StartPhase,
     Status,
 )
 
@@ -39,7 +41,16 @@ def full_status() -> Status:
         snapshot=SnapshotStatus(digest="d", build="e", documents=1, failed_documents=2, chunks=3),
         progress=Progress(step="embed", done=1, total=2, unit="chunks", eta_seconds=3),
         last_change=(FieldChange(path="retrieval.topK", field_class="live"),),
-        phases={"weights": 1},
+        phases=(StartPhase(name="startEngine", began_milliseconds=1, milliseconds=2, overlapped_milliseconds=1),),
+        capacity=CapacityStatus(
+            pods=2,
+            requests_per_second=9.5,
+            requests_per_second_per_pod=4.8,
+            limited_by="engine",
+            prefill_tokens_per_second=4000,
+            decode_tokens_per_second=900,
+            requests_seen=100,
+        ),
         url="http://a.b.svc/v1",
         audit=(AuditHead(pod="p", sequence=1, hash="e" * 64, at="2026-01-01T00:00:00Z"),),
         ended=(Ended(name="x", reason="Replaced", at="2026-01-01T00:00:00Z"),),

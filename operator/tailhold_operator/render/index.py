@@ -3,11 +3,12 @@
 from typing import NamedTuple
 
 from tailhold_api import names
+from tailhold_api.delivery import Cache
 from tailhold_api.parts import BuildPart
 from tailhold_api.pod import Pod
 from tailhold_operator.kinds import Manifest
 from tailhold_operator.observe import HOPELESS
-from tailhold_operator.render import given, pod
+from tailhold_operator.render import fetching, given, pod
 from tailhold_operator.render.identity import Identity
 from tailhold_operator.render.quantity import mebibytes, millicores
 from tailhold_operator.render.setup import Setup
@@ -35,6 +36,8 @@ class JobMeans(NamedTuple):
     """Snapshots that stay, whatever their age."""
     rules: Pod = Pod()
     """What the cluster's own rules ask of its pod."""
+    cache: Cache | None = None
+    """Where fetched models are kept."""
 
 
 def render_job(part: BuildPart, build: str, identity: Identity, setup: Setup, means: JobMeans) -> Manifest:
@@ -50,7 +53,7 @@ def render_job(part: BuildPart, build: str, identity: Identity, setup: Setup, me
 
 
 def _template(part: BuildPart, build: str, identity: Identity, setup: Setup, means: JobMeans) -> Manifest:
-    volumes, mounts = _volumes(part, build, identity)
+    volumes, mounts = _volumes(part, build, identity, means)
     args = ["index", "build", "--build", names.BUILD_PATH, "--progress-port", str(names.INTERNAL_PORT)]
     container = pod.container(CONTAINER, means.image, setup, means.rules, args, mounts)
     container |= {
@@ -63,21 +66,23 @@ def _template(part: BuildPart, build: str, identity: Identity, setup: Setup, mea
     return {"metadata": given.metadata(means.rules, labels), "spec": spec}
 
 
-def _volumes(part: BuildPart, build: str, identity: Identity) -> tuple[list[Manifest], list[Manifest]]:
+def _volumes(part: BuildPart, build: str, identity: Identity, means: JobMeans) -> fetching.Volumes:
     sources = [source for source in part.corpus.sources if source.config_map]
     wanted = dict.fromkeys(source.config_map.name for source in sources if source.config_map)
     config = [pod.config_map("build", identity.child("build", build), f"{names.CONFIG_FOLDER}/build")]
     config += [
         pod.config_map(f"documents-{at}", name, f"{names.CONFIG_MAPS_FOLDER}/{name}") for at, name in enumerate(wanted)
     ]
-    claims, claim_mounts = pod.claims(_claimed(part), writable=(part.store.claim_name,))
+    writable = (part.store.claim_name, *fetching.writable(means.cache))
+    claims, claim_mounts = pod.claims((*_claimed(part), *fetching.writable(means.cache)), writable)
+    fetched, fetched_mounts = fetching.volumes((part.embedder.model, part.generator.model), means.rules.trust)
     cache, cache_mounts = pod.scratch(_CACHE_MEBIBYTES)
-    volumes = [volume for volume, _ in config] + claims + cache
-    return volumes, [mount for _, mount in config] + claim_mounts + cache_mounts
+    volumes = [volume for volume, _ in config] + claims + fetched + cache
+    return volumes, [mount for _, mount in config] + claim_mounts + fetched_mounts + cache_mounts
 
 
 def _claimed(part: BuildPart) -> list[str]:
-    models = (*pod.claim_of(part.embedder.model), *pod.claim_of(part.generator.model))
+    models = fetching.claims_of((part.embedder.model, part.generator.model))
     documents = [source.pvc.claim_name for source in part.corpus.sources if source.pvc]
     uploads = [part.corpus.uploads.pvc.claim_name] if part.corpus.uploads else []
     return [part.store.claim_name, *models, *documents, *uploads]
@@ -85,7 +90,8 @@ def _claimed(part: BuildPart) -> list[str]:
 
 def _environment(means: JobMeans) -> list[Manifest]:
     values = {PINNED: " ".join(means.pinned), KEPT: str(means.keep_snapshots)}
-    return [{"name": name, "value": value} for name, value in values.items()]
+    ours = [{"name": name, "value": value} for name, value in values.items()]
+    return [*ours, *fetching.environment(means.cache)]
 
 
 def _resources(means: JobMeans) -> Manifest:

@@ -7,7 +7,7 @@ from tailhold_api.inspection import InspectionPart
 from tailhold_api.parts import SHORT, PodPart
 from tailhold_api.placement import Placement
 from tailhold_operator.kinds import Manifest
-from tailhold_operator.render import given, pod
+from tailhold_operator.render import fetching, given, pod
 from tailhold_operator.render.identity import Identity
 from tailhold_operator.render.server import where
 from tailhold_operator.render.setup import Setup
@@ -23,10 +23,11 @@ def render_inspection_job(part: InspectionPart, wanted: PodPart, identity: Ident
     short = digest(part)[:SHORT]
     labels = {names.LABEL_INSPECTION: short}
     job = identity.object("Job", identity.child("inspect", short), names.COMPONENT_INSPECTION, labels)
-    volumes, mounts = _volumes(part, short, identity)
+    volumes, mounts = _volumes(part, short, wanted, identity)
     rules, args = wanted.pod, ["inspect", "--part", names.INSPECTION_PATH]
     container = pod.container("inspect", part.image, setup, rules, args, mounts)
-    container |= {"env": given.variables(rules, pod.environment(identity, setup)), "resources": _RESOURCES}
+    env = [*pod.environment(identity, setup), *fetching.environment(wanted.server.cache)]
+    container |= {"env": given.variables(rules, env), "resources": _RESOURCES}
     spec = pod.pod_spec(setup, rules, identity, container, volumes)
     spec |= where(_without_neighbours(wanted.placement)) | {"restartPolicy": "OnFailure"}
     metadata = given.metadata(rules, {**identity.labels(names.COMPONENT_INSPECTION), **labels})
@@ -40,9 +41,13 @@ def _without_neighbours(placement: Placement) -> Placement:
     return placement.model_copy(update={"affinity": Affinity(node_affinity=nodes) if nodes else None})
 
 
-def _volumes(part: InspectionPart, short: str, identity: Identity) -> tuple[list[Manifest], list[Manifest]]:
+def _volumes(part: InspectionPart, short: str, wanted: PodPart, identity: Identity) -> fetching.Volumes:
+    """The cache too: what is there need not be looked for elsewhere. Nothing large is fetched."""
     name = identity.child("inspection", short)
     config, config_mount = pod.config_map("inspection", name, f"{names.CONFIG_FOLDER}/inspection")
-    claims, claim_mounts = pod.claims((*pod.claim_of(part.generator), *pod.claim_of(part.embedder)))
+    sources = [each for each in (part.generator, part.embedder, part.snapshots) if each]
+    writable = fetching.writable(wanted.server.cache)
+    claims, claim_mounts = pod.claims((*fetching.claims_of(sources), *writable), writable)
+    fetched, fetched_mounts = fetching.volumes(sources, wanted.pod.trust)
     cache, cache_mounts = pod.scratch(_CACHE_MEBIBYTES)
-    return [config, *claims, *cache], [config_mount, *claim_mounts, *cache_mounts]
+    return [config, *claims, *fetched, *cache], [config_mount, *claim_mounts, *fetched_mounts, *cache_mounts]

@@ -1,11 +1,10 @@
 """What server pods and index Jobs have in common: volumes, environment and security."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from tailhold_api import names
 from tailhold_api.pod import Pod
-from tailhold_api.sources import ModelSource
 from tailhold_operator.kinds import Manifest
 from tailhold_operator.render import given
 from tailhold_operator.render.identity import Identity
@@ -25,13 +24,8 @@ _CACHES = {
 }
 
 
-def claim_of(source: ModelSource) -> tuple[str, ...]:
-    """The claim that a model is on, if it is on one."""
-    return (source.pvc.claim_name,) if source.pvc else ()
-
-
-def claims(claim_names: Iterable[str], writable: Container[str] = ()) -> tuple[list[Manifest], list[Manifest]]:
-    """Volumes and mounts of claims, each once; those not named as writable are read-only."""
+def claims(claim_names: Iterable[str], writable: Collection[str] = ()) -> tuple[list[Manifest], list[Manifest]]:
+    """Volumes and mounts of claims, each once; all but the `writable` are read-only."""
     volumes, mounts = [], []
     for at, name in enumerate(dict.fromkeys(claim_names)):
         read_only = name not in writable
@@ -49,16 +43,6 @@ def config_map(volume: str, name: str, folder: str, key: str | None = None) -> t
         source["items"] = [{"key": key, "path": key}]
     mount = {"name": volume, "mountPath": folder, "readOnly": True}
     return {"name": volume, "configMap": source}, mount
-
-
-def secrets(secret_names: Iterable[str]) -> tuple[list[Manifest], list[Manifest]]:
-    """Volumes and mounts of Secrets, each once and whole: what changes in them reaches the pod without a restart."""
-    volumes, mounts = [], []
-    for at, name in enumerate(dict.fromkeys(secret_names)):
-        volumes.append({"name": f"secret-{at}", "secret": {"secretName": name}})
-        mount = {"name": f"secret-{at}", "mountPath": f"{names.SECRETS_FOLDER}/{name}", "readOnly": True}
-        mounts.append(mount)
-    return volumes, mounts
 
 
 def secret(volume: str, name: str, folder: str) -> tuple[Manifest, Manifest]:

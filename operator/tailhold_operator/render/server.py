@@ -8,7 +8,7 @@ from tailhold_api.parts import SHORT, PodPart
 from tailhold_api.placement import Gpu, Placement, Toleration
 from tailhold_api.pod import Pod
 from tailhold_operator.kinds import Manifest
-from tailhold_operator.render import given, pod
+from tailhold_operator.render import fetching, given, pod
 from tailhold_operator.render.identity import Identity
 from tailhold_operator.render.quantity import mebibytes, millicores
 from tailhold_operator.render.setup import Setup
@@ -29,7 +29,7 @@ def render_template(part: PodPart, identity: Identity, setup: Setup) -> Manifest
     image = part.server.image or setup.image
     args = ["serve", "--pod", names.POD_PART_PATH, "--content", names.CONTENT_PATH]
     container = pod.container(CONTAINER, image, setup, part.pod, args, mounts) | _life(part)
-    env = given.variables(part.pod, pod.environment(identity, setup))
+    env = given.variables(part.pod, [*pod.environment(identity, setup), *fetching.environment(part.server.cache)])
     container |= {"env": env, "resources": resources(part.placement)}
     spec = pod.pod_spec(setup, part.pod, identity, container, volumes)
     spec |= where(part.placement) | _cluster_rules(part.pod, identity, digest[:SHORT])
@@ -82,21 +82,18 @@ def _volumes(part: PodPart, identity: Identity, short: str) -> tuple[list[Manife
     otlp = part.observability.otlp
     if otlp and otlp.headers_secret_name:
         config.append(pod.secret("otlp-headers", otlp.headers_secret_name, names.OTLP_HEADERS_FOLDER))
-    written = [each.pvc.claim_name for each in (part.audit_sink, part.uploads) if each]
-    claimed = (
-        part.store.claim_name,
-        *pod.claim_of(part.generator.model),
-        *pod.claim_of(part.embedder.model),
-        *written,
-    )
-    claims, claim_mounts = pod.claims(claimed, writable=written)
-    secrets, secret_mounts = pod.secrets(part.server.secret_names)
+    sources = [each for each in (part.generator.model, part.embedder.model, part.snapshots) if each]
+    store = [part.store.claim_name] if part.store else []
+    kept = [each.pvc.claim_name for each in (part.audit_sink, part.uploads) if each]
+    writable = (*kept, *fetching.writable(part.server.cache))
+    claims, claim_mounts = pod.claims((*store, *fetching.claims_of(sources), *writable), writable)
+    fetched, fetched_mounts = fetching.volumes(sources, part.pod.trust, part.server.secret_names)
     cache, cache_mounts = pod.scratch(part.placement.cache_mebibytes)
     # vLLM keeps the blocks that are off the card in a file there.
     size = mebibytes(part.placement.shared_memory_mebibytes + part.engine.kv_offload_mebibytes)
     memory = {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": size}}
-    volumes = [volume for volume, _ in config] + claims + secrets + cache + [memory]
-    mounts = [mount for _, mount in config] + claim_mounts + secret_mounts + cache_mounts
+    volumes = [volume for volume, _ in config] + claims + fetched + cache + [memory]
+    mounts = [mount for _, mount in config] + claim_mounts + fetched_mounts + cache_mounts
     return volumes, [*mounts, {"name": "shared-memory", "mountPath": "/dev/shm"}]  # noqa: S108 - a mount point
 
 
@@ -112,7 +109,8 @@ def _life(part: PodPart) -> Manifest:
         "ports": [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports.items()],
         "startupProbe": startup,
         "readinessProbe": probe("/readyz", periodSeconds=2, timeoutSeconds=2, failureThreshold=2),
-        "livenessProbe": probe("/livez", periodSeconds=10, timeoutSeconds=5, failureThreshold=3),
+        # The server ends itself when its engine is dead or stands still: this is for one that cannot do that any more.
+        "livenessProbe": probe("/livez", periodSeconds=5, timeoutSeconds=4, failureThreshold=3),
         "lifecycle": {"preStop": {"sleep": {"seconds": _PRE_STOP_SECONDS}}},
     }
 

@@ -6,7 +6,6 @@ import dataclasses
 import multiprocessing
 import os
 import threading
-import time
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from typing import Any
 
@@ -22,8 +21,7 @@ from tailhold_server.adapters.engine_arguments import (
 )
 from tailhold_server.adapters.stderr import Overheard
 from tailhold_server.errors import EngineDiedError, StartError
-from tailhold_server.health import StallClock
-from tailhold_server.ports import Delta, EngineProgress, EngineTimes, Likely, Sampling, TokenOdds
+from tailhold_server.ports import Delta, EngineTimes, Likely, Sampling, TokenOdds
 
 STOP_SECONDS = 2
 """The process is asked to end and killed after so long: no request is in it then that anybody waits for."""
@@ -31,7 +29,7 @@ STOP_SECONDS = 2
 _LOG_LEVELS = {LogLevel.DEBUG: "DEBUG", LogLevel.INFO: "INFO", LogLevel.WARNING: "WARNING"}
 
 
-def engine_environment(pod: PodPart, *, cores: int, is_local: bool, on_cpu: bool) -> dict[str, str]:
+def engine_environment(pod: PodPart, *, cores: int, on_cpu: bool) -> dict[str, str]:
     """Environment variables that vLLM reads; to be set before it is imported. `cores` are all there are."""
     environment = {
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
@@ -39,9 +37,9 @@ def engine_environment(pod: PodPart, *, cores: int, is_local: bool, on_cpu: bool
         "DO_NOT_TRACK": "1",
         "VLLM_LOGGING_LEVEL": _LOG_LEVELS[pod.observability.log_level],
         "TOKENIZERS_PARALLELISM": "false",
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
     }
-    if is_local:
-        environment |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     if is_one_process(pod, on_cpu):
         threads = max(1, min(pod.placement.cpu.cores, cores) - server_threads(pod))
         environment |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": str(threads)}
@@ -65,6 +63,15 @@ def _is_injected(name: str) -> bool:
     return name.startswith("VLLM_") and ("_PORT" in name or "_SERVICE_" in name)
 
 
+def import_vllm() -> None:
+    """Raises StartError. The environment has to be prepared."""
+    try:
+        from vllm.engine.arg_utils import AsyncEngineArgs  # noqa: F401
+        from vllm.v1.engine.async_llm import AsyncLLM  # noqa: F401
+    except Exception as error:  # whatever a library does when it is imported
+        raise StartError(Reason.START_FAILED, f"vLLM cannot be imported: {error}", final=False) from error
+
+
 class VllmEngine:
     """The engine's process, and the requests that it holds."""
 
@@ -72,7 +79,6 @@ class VllmEngine:
         self._arguments = arguments
         self._llm: Any = None
         self._stopped = False
-        self._stall_clock = StallClock(time.monotonic)
 
     async def start(self) -> None:
         """Starts the process and waits until it has loaded. After a cancellation only our own end ends it."""
@@ -98,7 +104,7 @@ class VllmEngine:
         self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling, *, salt: str = ""
     ) -> AsyncGenerator[Delta, None]:
         """Text comes detokenised, in whole characters; several tokens at once for a slow reader."""
-        return self._stall_clock.watched(self._generated(request_id, prompt_ids, sampling, salt))
+        return self._generated(request_id, prompt_ids, sampling, salt)
 
     async def _generated(
         self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling, salt: str
@@ -125,9 +131,9 @@ class VllmEngine:
         """Whether the process runs and its outputs are read."""
         return self._llm is not None and not self._stopped and not self._llm.errored and self._process_runs()
 
-    def progress(self) -> EngineProgress:
-        """Of the tokens that came here."""
-        return self._stall_clock.progress()
+    async def heartbeat(self) -> None:
+        """A call that the engine's loop answers between two steps: no request, no metric, no step of the model."""
+        await self._llm.is_sleeping()
 
     def process_ids(self) -> list[int]:
         """Of the engine's core."""

@@ -6,7 +6,7 @@ and no file chooses which of its types is made.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Protocol
 
 import faiss
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tailhold_api.index_kinds import BY_DEFAULT, MOST_CANDIDATES, SearchParameters
 from tailhold_api.sources import Metric
 from tailhold_server.ports import Searcher
-from tailhold_server.scoring import blocks, check_questions, compared, normalised, ranked, unfilled
+from tailhold_server.scoring import best_of, blocks, check_search, compared, normalised, unfilled
 from tailhold_server.snapshots.structure import HNSWArrays, IVFPQArrays
 
 Vectors = NDArray[np.float32]
@@ -24,12 +24,6 @@ Allowed = NDArray[np.bool_]
 
 _FEW = 4096
 """So many vectors are compared one by one: sooner done than a walk through a graph that most of is closed."""
-_BLOCK_ROWS = 8192
-
-
-Selector = Any
-_FEW = 4096
-"""So many are compared one by one: an index is no quicker, and finds less."""
 
 
 class Candidates(Protocol):
@@ -70,9 +64,9 @@ class FaissSearcher:
         """Scores, best first, and ids; a place that nothing fills has id -1 and score -inf.
 
         With `allowed` no place is left unfilled for which there is a vector: the search is exact where few are allowed,
-        and where the approximate one found too few of them. Raises ValueError for a question that is not finite.
+        and where the approximate one found too few of them. Raises ValueError as `check_search` does.
         """
-        check_questions(vectors)
+        check_search(vectors, k, allowed, self._count)
         questions = compared(vectors, cosine=self._cosine)
         scores, ids = unfilled(len(questions), k)
         among = self._count if allowed is None else int(np.count_nonzero(allowed))
@@ -84,7 +78,7 @@ class FaissSearcher:
             known = found[found >= 0]
             if allowed is not None and len(known) < wanted:
                 known = np.flatnonzero(allowed)
-            best = self._best(known, questions[row], k)
+            best = best_of(self._candidates.rows, known, questions[row], k, cosine=self._cosine)
             scores[row, : len(best[0])], ids[row, : len(best[0])] = best
         return scores, ids
 
@@ -95,21 +89,6 @@ class FaissSearcher:
             return np.broadcast_to(np.flatnonzero(allowed), (len(questions), among))
         with one_thread():
             return self._candidates.find(questions, wanted, parameters, allowed)
-
-    def _best(self, ids: Ids, question: Vectors, k: int) -> tuple[Vectors, Ids]:
-        """The best k of these, some thousand at a time: all at once in float64 might be twice the index."""
-        best = np.empty(0, dtype=np.int64)
-        for start in range(0, max(1, len(ids)), _BLOCK_ROWS):
-            block = np.concatenate([best, ids[start : start + _BLOCK_ROWS]])
-            scores, best = ranked(self._candidates.rows(block), block, question, k, cosine=self._cosine)
-        return scores, best
-
-
-def selector(allowed: NDArray[np.bool_] | None) -> Selector | None:
-    """FAISS's own form of it."""
-    if allowed is None:
-        return None
-    return faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
 
 
 def searcher_of(vectors: Vectors, metric: Metric, structure: IVFPQArrays | HNSWArrays) -> Searcher:
@@ -132,8 +111,9 @@ class HNSWCandidates:
         self._rows: Vectors = faiss.rev_swig_ptr(flat.get_xb(), index.ntotal * index.d).reshape(-1, index.d)
 
     def find(self, questions: Vectors, k: int, parameters: SearchParameters, allowed: Allowed | None = None) -> Ids:
-        """All that the walk through the graph kept."""
-        kept = max(k, parameters.ef_search)
+        """All that the walk through the graph kept: the more of it is closed, the wider it goes."""
+        wide = 1.0 if allowed is None else self._index.ntotal / max(1, np.count_nonzero(allowed))
+        kept = max(k, parameters.ef_search, min(int(parameters.ef_search * wide), MOST_CANDIDATES))
         told = faiss.SearchParametersHNSW(efSearch=kept, **_selector(allowed))
         ids: Ids = self._index.search(questions, min(kept, self._index.ntotal), params=told)[1]
         return ids

@@ -14,6 +14,7 @@ from tailhold_api.index_kinds import IndexKind
 from tailhold_api.parts import BuildPart
 from tailhold_api.sources import Index
 from tailhold_api.status import Progress
+from tailhold_server.delivery.deliver import Places
 from tailhold_server.errors import StartError
 from tailhold_server.ingest.collect import Collected, collect, empty_sources, passage_hash, why_empty, without
 from tailhold_server.ingest.embed import Embedded, embed
@@ -25,6 +26,7 @@ from tailhold_server.ingest.tokens import tokenise
 from tailhold_server.ingest.worker import Reader
 from tailhold_server.models import model_folder
 from tailhold_server.ports import Encoder
+from tailhold_server.settings import ServerSettings
 from tailhold_server.snapshots import Contents, keep_snapshots, write_snapshot
 from tailhold_server.snapshots.store import LOCAL, newest_made_by, write_whole
 from tailhold_server.uploads.reading import read_uploads
@@ -60,18 +62,19 @@ def build(
     `owner`, a pipeline as namespace/name, holds the new snapshot, `keep` before it, and `pinned`.
     """
     progress(Progress(step="loading models", done=0, total=2, unit="models"))
-    models = load_models(part, claims)
+    models = load_models(part, claims, progress)
     return build_with(
         models, part, claims=claims, config_maps=config_maps, progress=progress, keep=keep, pinned=pinned, owner=owner
     )
 
 
-def load_models(part: BuildPart, claims: Path) -> Models:
+def load_models(part: BuildPart, claims: Path, progress: Tell = lambda _: None) -> Models:
     """Both models; one that is missing ends the build before a document is read."""
     from tailhold_server.adapters.encoder import load_encoder, load_tokenizer
 
-    folder = model_folder(part.embedder.model, claims)
-    generator = model_folder(part.generator.model, claims)
+    places = Places.of(ServerSettings(claims=claims))
+    folder = model_folder(part.embedder.model, places, lambda each: progress(each) if each else None)
+    generator = model_folder(part.generator.model, places, lambda each: progress(each) if each else None)
     return Models(load_encoder(folder, part.embedder), load_tokenizer(folder), generator)
 
 

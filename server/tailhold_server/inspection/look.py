@@ -4,7 +4,6 @@ from pathlib import Path
 
 from tailhold_api.codec import digest
 from tailhold_api.inspection import Inspection, InspectionPart, models_digest
-from tailhold_api.sources import ModelSource
 from tailhold_server.adapters.engine_arguments import (
     doubt_about,
     installed_version,
@@ -12,10 +11,10 @@ from tailhold_server.adapters.engine_arguments import (
     known_arguments,
     unknown_arguments,
 )
-from tailhold_server.inspection.hub import hub_folder, hub_weights
+from tailhold_server.delivery.deliver import Places, mounted
 from tailhold_server.inspection.model import embedder_facts, generator_facts
-from tailhold_server.inspection.weights import Weights, read_weights
-from tailhold_server.models import model_folder
+from tailhold_server.inspection.remote import model_facts
+from tailhold_server.settings import ServerSettings
 
 STAND_IN_VERSION = "stand-in"
 
@@ -25,6 +24,9 @@ def inspect(part: InspectionPart, claims: Path, *, stand_in: bool = False) -> In
 
     With `stand_in` no model is read: the stand-in engine has none.
     """
+    places = Places.of(ServerSettings(claims=claims))
+    if part.snapshots and not part.snapshots.object_store:
+        mounted(part.snapshots, places)
     found = Inspection(digest=digest(part), models=models_digest(part.generator, part.embedder))
     if stand_in:
         return found.model_copy(update={"vllm": STAND_IN_VERSION})
@@ -32,19 +34,11 @@ def inspect(part: InspectionPart, claims: Path, *, stand_in: bool = False) -> In
     known = known_arguments()
     return found.model_copy(
         update={
-            "generator": generator_facts(*_files(part.generator, claims)),
-            "embedder": embedder_facts(*_files(part.embedder, claims)),
+            "generator": generator_facts(*model_facts(part.generator, places)),
+            "embedder": embedder_facts(*model_facts(part.embedder, places)),
             "vllm": version,
             "cpu_build": is_cpu_build(),
             "doubt": doubt_about(version) if version else "",
             "unknown_arguments": unknown_arguments(dict.fromkeys(part.arguments), known) if known else (),
         }
     )
-
-
-def _files(source: ModelSource, claims: Path) -> tuple[Path, Weights]:
-    """Configs and headers; a model on the hub is not fetched for it."""
-    if source.hugging_face:
-        return hub_folder(source.hugging_face), hub_weights(source.hugging_face)
-    folder = model_folder(source, claims)
-    return folder, read_weights(folder)

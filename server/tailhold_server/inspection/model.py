@@ -60,6 +60,7 @@ def embedder_facts(folder: Path, weights: Weights) -> EmbedderFacts:
         intermediate=_int(config, "intermediate_size"),
         context_tokens=_positions(config),
         parameters=weights.parameters,
+        weight_bytes=weights.size,
     )
 
 

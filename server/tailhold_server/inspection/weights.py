@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,12 +24,30 @@ class Weights(NamedTuple):
     """Of most of the numbers, as safetensors names it, such as `BF16`."""
 
 
+Read = Callable[[int, int], bytes]
+"""Bytes of a file, from one place up to another."""
+
+
+class Stored(NamedTuple):
+    """A safetensors file, wherever it is."""
+
+    title: str
+    size: int
+    read: Read
+
+
 def read_weights(folder: Path) -> Weights:
     """From the headers alone, in milliseconds for any size. Raises StartError naming a file that is not whole."""
+    names = [each.name for each in folder.glob("*.safetensors")]
+    return weights_of([_local(folder / name) for name in indexed(folder, names)])
+
+
+def weights_of(files: Iterable[Stored]) -> Weights:
+    """The same of files anywhere: only their headers are read. Raises StartError."""
     by_dtype: dict[str, int] = {}
     size = 0
-    for path in _files(folder):
-        for entry in _tensors(path):
+    for file in files:
+        for entry in _tensors(file):
             first, last = entry["data_offsets"]
             size += last - first
             by_dtype[entry["dtype"]] = by_dtype.get(entry["dtype"], 0) + math.prod(entry["shape"])
@@ -37,39 +55,48 @@ def read_weights(folder: Path) -> Weights:
     return Weights(sum(by_dtype.values()), size, most)
 
 
-def _files(folder: Path) -> list[Path]:
-    """The files of the model's index where it has one, else all. A folder may hold other formats beside them."""
-    index = folder / _INDEX
+def indexed(folder: Path, there: Iterable[str]) -> list[str]:
+    """Of the files that are there those of the model's index, where the folder has one. A model may have other formats
+    beside them. Raises StartError where one of the index is not there."""
+    index, found = folder / _INDEX, sorted(there)
     if not index.is_file():
-        return sorted(folder.glob("*.safetensors"))
+        return found
     try:
         named = {str(name) for name in json.loads(index.read_text())["weight_map"].values()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise StartError(Reason.MODEL_NOT_FOUND, f"{index} cannot be read: {error!r}") from error
-    missing = sorted(name for name in named if not (folder / name).is_file())
+    missing = sorted(named - set(found))
     if missing:
         raise StartError(
             Reason.MODEL_NOT_FOUND,
             f"{folder} lacks {len(missing)} of {len(named)} weight files that its index names, the first is"
             f" {missing[0]}: copy them, or the whole model again",
         )
-    return [folder / name for name in sorted(named)]
+    return sorted(named)
 
 
-def _tensors(path: Path) -> Iterator[dict[str, Any]]:
-    try:
+def _local(path: Path) -> Stored:
+    def read(start: int, end: int) -> bytes:
         with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            text = file.read(length) if length <= _LONGEST_HEADER else b""
+            file.seek(start)
+            return file.read(end - start)
+
+    return Stored(str(path), path.stat().st_size, read)
+
+
+def _tensors(file: Stored) -> Iterator[dict[str, Any]]:
+    try:
+        length = int.from_bytes(file.read(0, min(8, file.size)), "little")
+        text = file.read(8, 8 + length) if length <= min(_LONGEST_HEADER, file.size - 8) else b""
         header = json.loads(text)
         entries = [each for name, each in header.items() if name != "__metadata__"]
         end = max((each["data_offsets"][1] for each in entries), default=0)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StartError(Reason.MODEL_NOT_FOUND, f"{path} is no safetensors file: {error!r}") from error
-    found, needed = path.stat().st_size, 8 + length + end
+        raise StartError(Reason.MODEL_NOT_FOUND, f"{file.title} is no safetensors file: {error!r}") from error
+    found, needed = file.size, 8 + length + end
     if found != needed:
         raise StartError(
             Reason.MODEL_NOT_FOUND,
-            f"{path} has {found:,} bytes and its header speaks of {needed:,}: it is not whole; copy it again",
+            f"{file.title} has {found:,} bytes and its header speaks of {needed:,}: it is not whole; copy it again",
         )
     yield from entries

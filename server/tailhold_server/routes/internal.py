@@ -65,6 +65,7 @@ def internal_router(service: Service, authority: Authority) -> APIRouter:
 
 def _probe(verdict: Verdict, service: Service) -> Response:
     body = {"ok": verdict.ok, "reason": verdict.reason, "phase": service.phase.value, "error": service.error}
+    body["progress"] = service.progress_body()
     return JSONResponse(body, 200 if verdict.ok else 503)
 
 

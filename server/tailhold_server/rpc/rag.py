@@ -1,6 +1,7 @@
 """The methods of `tailhold.v1.Rag`."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, TypeVar
@@ -25,6 +26,8 @@ SERVICE = api.DESCRIPTOR.services_by_name["Rag"].full_name
 _Asked = TypeVar("_Asked")
 _Context = grpc.aio.ServicerContext[Any, Any]
 
+_LOG = logging.getLogger(__name__)
+
 
 class Rag:
     """Answers over gRPC with what answers over HTTP. A call that is cancelled cancels everything that it began."""
@@ -48,8 +51,12 @@ class Rag:
             try:
                 return await method(asked, context)
             except ServeError as error:
-                status = to_status(status_of(error))
-                await context.abort(status.code, status.details, status.trailing_metadata)
+                failed = error
+            except Exception:  # grpc would send its words to the client: they may quote the prompt
+                _LOG.exception("a call failed")
+                failed = ServeError(Failure.INTERNAL, "The server made a mistake; its log says more.")
+            status = to_status(status_of(failed))
+            return await context.abort(status.code, status.details, status.trailing_metadata)
 
         return guarded
 

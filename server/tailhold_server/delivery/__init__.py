@@ -1,0 +1,1 @@
+"""How models and snapshots come to a pod: fetched in pieces that survive a crash, checked, and published whole."""
