@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -250,3 +251,78 @@ async def test_an_answer_goes_on_with_the_callers_trace() -> None:
     (traced,) = ended
     assert (traced.outcome, traced.asked.request_id) == ("ok", parts[0].opening.request_id)
     assert traced.pieces[-1].stage is Stage.TRANSPORT
+
+
+def _retrieve(client: Client, **asked: Any) -> Any:
+    call = client.channel.unary_unary(
+        "/tailhold.v1.Rag/Retrieve", api.RetrieveRequest.SerializeToString, api.RetrieveResponse.FromString
+    )
+    return call(api.RetrieveRequest(**asked), timeout=20)
+
+
+def _ingest(client: Client, parts: list[api.IngestRequest]) -> Any:
+    call = client.channel.stream_unary(
+        "/tailhold.v1.Rag/Ingest", api.IngestRequest.SerializeToString, api.IngestResponse.FromString
+    )
+    return call(iter(parts), timeout=20)
+
+
+async def test_a_search_finds_what_http_finds() -> None:
+    async with serving() as (server, client):
+        found = await _retrieve(client, query=QUESTION, max_results=2)
+        path = "/v1/vector_stores/vs_docs/search"
+        over_http = (await server.public.post(path, json={"query": QUESTION, "max_num_results": 2})).json()["data"]
+        assert [each.filename for each in found.passages] == [each["filename"] for each in over_http]
+        assert [each.text for each in found.passages] == [each["content"][0]["text"] for each in over_http]
+        only = {"type": "eq", "key": "title", "value": "Badges"}
+        chosen = await _retrieve(client, query=QUESTION, filter=only)
+        assert [dict(each.attributes)["title"] for each in chosen.passages] == ["Badges"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({"query": " "}, "query"),
+        ({"query": "a", "max_results": 51}, "max_num_results"),
+        ({"query": "a", "filter": {"type": "x"}}, "filters"),
+    ],
+)
+async def test_a_search_that_is_wrong_is_refused(asked: dict[str, Any], field: str) -> None:
+    async with serving() as (_, client):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await _retrieve(client, **asked)
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert field in str(caught.value.details())
+
+
+async def test_documents_come_in_pieces_and_twice_is_once(tmp_path: Path) -> None:
+    hello = api.IngestRequest(document=api.Document(filename="hello.md", attributes={"team": "ops"}))
+    parts = [hello, api.IngestRequest(data=b"# Hello\n"), api.IngestRequest(data=b"All of it."), hello]
+    async with serving(folder=tmp_path) as (server, client):
+        first = await _ingest(client, parts)
+        assert [(each.filename, each.bytes) for each in first.documents] == [("hello.md", 18), ("hello.md", 0)]
+        assert first.documents[0].state == api.DOCUMENT_STATE_IN_PROGRESS
+        assert (await _ingest(client, parts)).documents[0].file_id == first.documents[0].file_id
+        listed = (await server.public.get("/v1/vector_stores/vs_docs/files")).json()["data"]
+        assert first.documents[0].file_id in {each["id"] for each in listed}
+
+
+async def test_a_document_that_is_wrong_leaves_nothing(tmp_path: Path) -> None:
+    async with serving(folder=tmp_path) as (server, client):
+        large = [api.IngestRequest(data=b"a" * 2**20) for _ in range(2)]
+        named = api.IngestRequest(document=api.Document(filename="a.txt"))
+        for parts, code in (
+            ([api.IngestRequest(data=b"a")], grpc.StatusCode.INVALID_ARGUMENT),
+            ([api.IngestRequest(document=api.Document())], grpc.StatusCode.INVALID_ARGUMENT),
+            ([named, *large], grpc.StatusCode.RESOURCE_EXHAUSTED),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await _ingest(client, parts)
+            assert caught.value.code() is code
+        assert (await server.public.get("/v1/files")).json()["data"] == []
+
+
+async def test_a_pipeline_without_uploads_says_so() -> None:
+    async with serving() as (_, client):
+        with pytest.raises(grpc.aio.AioRpcError, match=r"corpus\.uploads"):
+            await _ingest(client, [api.IngestRequest(document=api.Document(filename="a.txt"))])

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import FileResponse, Response
 
 from tailhold_api.sources import UPLOADS
-from tailhold_server.access.caller import caller_of
+from tailhold_server.access.caller import Caller, caller_of
 from tailhold_server.errors import Failure, ServeError, invalid
 from tailhold_server.routes.fields import FILES
 from tailhold_server.routes.multipart import KIND, FormReader
@@ -40,7 +40,7 @@ def files_router(service: Service) -> APIRouter:
         most = store.limits.max_file_mebibytes << 20
         incoming = await store.receive()
         try:
-            reader = FormReader(request.headers.get("content-type", ""), _limited(incoming, most))
+            reader = FormReader(request.headers.get("content-type", ""), limited(incoming, most))
             form = await reader.read(request.stream())
             purpose = _purpose(form.fields)
             if not form.filename:
@@ -90,11 +90,16 @@ def uploads_open(service: Service) -> Callable[[Request], Awaitable[None]]:
     """For routes about uploads: refused, before anything is read, to callers whose tenant may see none."""
 
     async def check(request: Request) -> None:
-        if UPLOADS in service.closed_to(caller_of(request.scope)):
-            told = "Uploads are closed to your tenant (`corpus.uploads.tenants`)."
-            raise ServeError(Failure.FORBIDDEN, told, code="tenant_forbidden")
+        check_open(service, caller_of(request.scope))
 
     return check
+
+
+def check_open(service: Service, caller: Caller) -> None:
+    """Raises ServeError where the caller's tenant may see no uploads."""
+    if UPLOADS in service.closed_to(caller):
+        told = "Uploads are closed to your tenant (`corpus.uploads.tenants`)."
+        raise ServeError(Failure.FORBIDDEN, told, code="tenant_forbidden")
 
 
 def file_body(name: str, about: About) -> dict[str, Any]:
@@ -112,7 +117,9 @@ def file_body(name: str, about: About) -> dict[str, Any]:
     }
 
 
-def _limited(incoming: Incoming, most: int) -> Any:
+def limited(incoming: Incoming, most: int) -> Callable[[bytes], None]:
+    """Writes what comes. Raises ServeError where it is too much."""
+
     def take(data: bytes) -> None:
         if incoming.bytes + len(data) > most:
             told = f"The file is larger than {most} bytes (`corpus.uploads.maxFileMebibytes`): split it."

@@ -3,9 +3,17 @@
 import json
 from typing import Any
 
+from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.struct_pb2 import Struct
+
 from tailhold_server.citations import Citation
+from tailhold_server.handlers.documents import Attributes
+from tailhold_server.handlers.search import Hit
+from tailhold_server.handlers.store import FileState, StoredFile
 from tailhold_server.pipeline import Answer, Prepared, Step
 from tailhold_server.routes.chat.protocol import ChatRequest, parse
+from tailhold_server.routes.reading import read
+from tailhold_server.routes.vector_stores.protocol import AddRequest, SearchRequest
 from tailhold_server.rpc import rag_pb2 as api
 from tailhold_server.sources import Source
 
@@ -16,6 +24,11 @@ _ROLES = {
     api.ROLE_ASSISTANT: "assistant",
 }
 _GIVEN_OR_NOT = ("max_tokens", "temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
+_STATES = {
+    FileState.IN_PROGRESS: api.DOCUMENT_STATE_IN_PROGRESS,
+    FileState.COMPLETED: api.DOCUMENT_STATE_COMPLETED,
+    FileState.FAILED: api.DOCUMENT_STATE_FAILED,
+}
 _REASONS = {"stop": api.FINISH_REASON_STOP, "length": api.FINISH_REASON_LENGTH}
 
 
@@ -28,6 +41,38 @@ def chat_request(asked: api.AskRequest) -> ChatRequest:
     if asked.stop:
         body["stop"] = list(asked.stop)
     return parse(json.dumps(body).encode())
+
+
+def search_request(asked: api.RetrieveRequest) -> SearchRequest:
+    """The same for a search. Raises ServeError."""
+    body: dict[str, Any] = {"query": asked.query}
+    if asked.HasField("max_results"):
+        body["max_num_results"] = asked.max_results
+    if asked.HasField("min_score"):
+        body["ranking_options"] = {"score_threshold": asked.min_score}
+    if asked.HasField("filter"):
+        body["filters"] = MessageToDict(asked.filter)
+    return read(SearchRequest, json.dumps(body).encode())
+
+
+def attributes(document: api.Document) -> Attributes:
+    """Those of a document, checked as over HTTP. Raises ServeError."""
+    body = {"file_id": "", "attributes": MessageToDict(document.attributes)}
+    return read(AddRequest, json.dumps(body).encode()).attributes or {}
+
+
+def passage(hit: Hit) -> api.Passage:
+    """What a search found."""
+    said = ParseDict(dict(hit.attributes), Struct())
+    return api.Passage(
+        file_id=hit.file_id, filename=hit.filename, score=hit.score, text=hit.text, key=hit.key, attributes=said
+    )
+
+
+def stored(file: StoredFile) -> api.StoredDocument:
+    """A document that is part of the corpus."""
+    state = _STATES.get(file.state, api.DOCUMENT_STATE_UNSPECIFIED)
+    return api.StoredDocument(file_id=file.file_id, filename=file.filename, state=state, bytes=file.bytes)
 
 
 def opening(prepared: Prepared, revision: str, model: str) -> api.AskResponse:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -16,9 +16,11 @@ from tailhold_server.asking import Asking, Request
 from tailhold_server.errors import Failure, ServeError
 from tailhold_server.pipeline import Answer
 from tailhold_server.routes.chat.protocol import question
+from tailhold_server.routes.files import check_open
 from tailhold_server.rpc import convert
 from tailhold_server.rpc import rag_pb2 as api
 from tailhold_server.rpc.failing import status_of
+from tailhold_server.rpc.ingest import ingest
 from tailhold_server.service import TRACE_HEADER, Service
 
 SERVICE = api.DESCRIPTOR.services_by_name["Rag"].full_name
@@ -41,6 +43,12 @@ class Rag:
         return {
             "Ask": grpc.unary_stream_rpc_method_handler(
                 self._guarded(self._ask), api.AskRequest.FromString, api.AskResponse.SerializeToString
+            ),
+            "Retrieve": grpc.unary_unary_rpc_method_handler(
+                self._guarded(self._retrieve), api.RetrieveRequest.FromString, api.RetrieveResponse.SerializeToString
+            ),
+            "Ingest": grpc.stream_unary_rpc_method_handler(
+                self._guarded(self._ingest), api.IngestRequest.FromString, api.IngestResponse.SerializeToString
             ),
         }
 
@@ -68,6 +76,26 @@ class Rag:
             if asking.trace:
                 await context.send_initial_metadata(((TRACE_HEADER.decode(), asking.trace),))
             await self._stream(asking, answering.answer, context)
+
+    async def _retrieve(self, asked: api.RetrieveRequest, context: _Context) -> api.RetrieveResponse:
+        caller = await self._caller(context)
+        request = convert.search_request(asked)
+        with self._service.counted(caller):
+            hits = await self._service.handlers.search.search(
+                request.queries,
+                request.max_num_results,
+                min_score=request.min_score,
+                wanted=request.wanted,
+                tenant=caller.tenant,
+            )
+        return api.RetrieveResponse(passages=[convert.passage(each) for each in hits])
+
+    async def _ingest(self, parts: AsyncIterator[api.IngestRequest], context: _Context) -> api.IngestResponse:
+        caller = await self._caller(context)
+        check_open(self._service, caller)
+        with self._service.counted(caller):
+            kept = [convert.stored(each) async for each in ingest(self._service.handlers.store, parts)]
+        return api.IngestResponse(documents=kept)
 
     async def _caller(self, context: _Context) -> Caller:
         """From the call's metadata. Raises ServeError."""

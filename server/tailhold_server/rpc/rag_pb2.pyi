@@ -1,3 +1,4 @@
+from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -19,6 +20,13 @@ class FinishReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FINISH_REASON_UNSPECIFIED: _ClassVar[FinishReason]
     FINISH_REASON_STOP: _ClassVar[FinishReason]
     FINISH_REASON_LENGTH: _ClassVar[FinishReason]
+
+class DocumentState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DOCUMENT_STATE_UNSPECIFIED: _ClassVar[DocumentState]
+    DOCUMENT_STATE_IN_PROGRESS: _ClassVar[DocumentState]
+    DOCUMENT_STATE_COMPLETED: _ClassVar[DocumentState]
+    DOCUMENT_STATE_FAILED: _ClassVar[DocumentState]
 ROLE_UNSPECIFIED: Role
 ROLE_SYSTEM: Role
 ROLE_USER: Role
@@ -26,6 +34,10 @@ ROLE_ASSISTANT: Role
 FINISH_REASON_UNSPECIFIED: FinishReason
 FINISH_REASON_STOP: FinishReason
 FINISH_REASON_LENGTH: FinishReason
+DOCUMENT_STATE_UNSPECIFIED: DocumentState
+DOCUMENT_STATE_IN_PROGRESS: DocumentState
+DOCUMENT_STATE_COMPLETED: DocumentState
+DOCUMENT_STATE_FAILED: DocumentState
 
 class Message(_message.Message):
     __slots__ = ("role", "text")
@@ -161,17 +173,69 @@ class Usage(_message.Message):
     def __init__(self, prompt_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ...) -> None: ...
 
 class RetrieveRequest(_message.Message):
-    __slots__ = ("query", "top_k")
+    __slots__ = ("query", "max_results", "min_score", "filter")
     QUERY_FIELD_NUMBER: _ClassVar[int]
-    TOP_K_FIELD_NUMBER: _ClassVar[int]
+    MAX_RESULTS_FIELD_NUMBER: _ClassVar[int]
+    MIN_SCORE_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
     query: str
-    top_k: int
-    def __init__(self, query: _Optional[str] = ..., top_k: _Optional[int] = ...) -> None: ...
+    max_results: int
+    min_score: float
+    filter: _struct_pb2.Struct
+    def __init__(self, query: _Optional[str] = ..., max_results: _Optional[int] = ..., min_score: _Optional[float] = ..., filter: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
 
 class RetrieveResponse(_message.Message):
-    __slots__ = ("snapshot", "sources")
-    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
-    SOURCES_FIELD_NUMBER: _ClassVar[int]
-    snapshot: str
-    sources: _containers.RepeatedCompositeFieldContainer[Source]
-    def __init__(self, snapshot: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ...) -> None: ...
+    __slots__ = ("passages",)
+    PASSAGES_FIELD_NUMBER: _ClassVar[int]
+    passages: _containers.RepeatedCompositeFieldContainer[Passage]
+    def __init__(self, passages: _Optional[_Iterable[_Union[Passage, _Mapping]]] = ...) -> None: ...
+
+class Passage(_message.Message):
+    __slots__ = ("file_id", "filename", "score", "text", "key", "attributes")
+    FILE_ID_FIELD_NUMBER: _ClassVar[int]
+    FILENAME_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    file_id: str
+    filename: str
+    score: float
+    text: str
+    key: str
+    attributes: _struct_pb2.Struct
+    def __init__(self, file_id: _Optional[str] = ..., filename: _Optional[str] = ..., score: _Optional[float] = ..., text: _Optional[str] = ..., key: _Optional[str] = ..., attributes: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
+
+class IngestRequest(_message.Message):
+    __slots__ = ("document", "data")
+    DOCUMENT_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    document: Document
+    data: bytes
+    def __init__(self, document: _Optional[_Union[Document, _Mapping]] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class Document(_message.Message):
+    __slots__ = ("filename", "attributes")
+    FILENAME_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    filename: str
+    attributes: _struct_pb2.Struct
+    def __init__(self, filename: _Optional[str] = ..., attributes: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
+
+class IngestResponse(_message.Message):
+    __slots__ = ("documents",)
+    DOCUMENTS_FIELD_NUMBER: _ClassVar[int]
+    documents: _containers.RepeatedCompositeFieldContainer[StoredDocument]
+    def __init__(self, documents: _Optional[_Iterable[_Union[StoredDocument, _Mapping]]] = ...) -> None: ...
+
+class StoredDocument(_message.Message):
+    __slots__ = ("file_id", "filename", "state", "bytes")
+    FILE_ID_FIELD_NUMBER: _ClassVar[int]
+    FILENAME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    file_id: str
+    filename: str
+    state: DocumentState
+    bytes: int
+    def __init__(self, file_id: _Optional[str] = ..., filename: _Optional[str] = ..., state: _Optional[_Union[DocumentState, str]] = ..., bytes: _Optional[int] = ...) -> None: ...
