@@ -185,7 +185,7 @@ class Spec(Model):
             {"index": {"kind": "IVFPQ", "rescore": {"factor": 21}}, "retrieval": {"topK": 100}},
         ),
         Rule(
-            "(!self.corpus.sources.exists(each, each.tenants.size() > 0)"
+            "!has(self.corpus) || (!self.corpus.sources.exists(each, each.tenants.size() > 0)"
             " && (!has(self.corpus.uploads) || self.corpus.uploads.tenants.size() == 0)) || has(self.server.auth)",
             "`corpus.sources` and `corpus.uploads` may have `tenants` only with `server.auth`: nobody has one without",
             {

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from tailhold.main import app
 from tailhold_api.audit import AuditFolder, AuditSink, OnFailure, Recording, Records, Redaction
 from tailhold_api.parts import PodPart
+from tailhold_server.access.caller import Caller
 from tailhold_server.audit.auditor import CALLER, ChainAuditor
 from tailhold_server.audit.journal import Journal
 from tailhold_server.audit.record import Head, Record
@@ -141,15 +142,12 @@ async def test_digests_keep_no_text_and_texts_keep_what_redaction_leaves(chained
 
 
 async def test_the_caller_is_whom_the_access_check_left_in_the_scope(chained: Any, tmp_path: Path) -> None:
-    class Caller:
-        client, tenant = "desk-7", "risk"
-
     async with running() as server:
         server.service.auditor = chained()
         inner = server.public._transport.app  # type: ignore[attr-defined]
 
         async def outer(scope: Any, receive: Any, send: Any) -> None:
-            await inner(scope | {CALLER: Caller()}, receive, send)
+            await inner(scope | {CALLER: Caller("desk-7", "risk")}, receive, send)
 
         server.public._transport.app = outer  # type: ignore[attr-defined]
         await server.ask(QUESTION)
@@ -165,8 +163,8 @@ async def test_an_answer_that_fails_is_recorded_as_such(chained: Any, tmp_path: 
         server.service.auditor = chained()
         generate = engine.generate
 
-        async def dying(*given: Any) -> Any:
-            async for delta in generate(*given):
+        async def dying(*given: Any, **named: Any) -> Any:
+            async for delta in generate(*given, **named):
                 yield delta
                 engine.kill()
 
