@@ -20,7 +20,8 @@ class Finding:
 _NO_CLAIM = re.compile('persistentvolumeclaim "[^"]*" not found')
 _CLAIMS = (
     "make the claim in the pipeline's namespace, or correct the field that names it: `index.store.claimName`, or"
-    " `pvc.claimName` of `generator.model`, `embedder.model`, `corpus.sources`, `corpus.uploads` or `pod.volumes`"
+    " `pvc.claimName` of `generator.model`, `embedder.model`, `corpus.sources`, `corpus.uploads`,"
+    " `pod.volumes` or `audit.sink`"
 )
 FINE = Finding(True, Reason.RECONCILED)
 
