@@ -129,7 +129,9 @@ def _wait(device: str) -> None:
 
 def _table(stored: Vectors, questions: Vectors, searcher: FlatSearcher, device: str, seconds: float) -> None:
     speed, small = bandwidth(device), searcher.bytes_looked_at
-    print(f"memory: {speed / 1e9:.1f} GB/s read; floor of one look at {small / 1e6:.0f} MB: {1000 * small / speed:.3f} ms")
+    print(
+        f"memory: {speed / 1e9:.1f} GB/s read; floor of one look at {small / 1e6:.0f} MB: {1000 * small / speed:.3f} ms"
+    )
     print("\n| search | batch | ms p50 | ms p99 | ms a question | MB a pass | to the floor of its bytes |")
     print("|---|---|---|---|---|---|---|")
     half = np.random.default_rng(3).random(len(stored)) < 0.5

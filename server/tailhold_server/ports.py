@@ -79,10 +79,15 @@ class Document(NamedTuple):
     title: str
     url: str | None
     """Where readers find it."""
+    digest: str = ""
+    """SHA-256 of its file; empty where nobody wrote it down."""
 
 
 class Chunks(Protocol):
-    """The chunks of a snapshot, in the order of its vectors. Any thread."""
+    """The chunks of a snapshot, in the order of its vectors. Any thread.
+
+    What stands in deleted documents alone is there by its number and has neither text nor source: IndexError.
+    """
 
     @property
     def documents(self) -> Sequence[Document]:
@@ -91,6 +96,17 @@ class Chunks(Protocol):
     @property
     def document_of(self) -> NDArray[np.int64]:
         """For each chunk the place of the document that is cited for it."""
+
+    @property
+    def gone(self) -> frozenset[int]:
+        """Places of the documents that are deleted."""
+
+    @property
+    def live(self) -> NDArray[np.bool_] | None:
+        """For each chunk whether it stands in any document that is not deleted; None where all do."""
+
+    def without(self, gone: frozenset[int]) -> "Chunks":
+        """The same with just these documents deleted."""
 
     def __len__(self) -> int: ...
 

@@ -9,7 +9,7 @@ from tailhold_api.audit import Recording
 from tailhold_api.codec import digest
 from tailhold_api.parts import SHORT, PodPart
 from tailhold_server.audit.auditor import Auditor, NoAuditor
-from tailhold_server.content import Content, Contents
+from tailhold_server.content import Content, Contents, Index
 from tailhold_server.errors import Failure, ServeError
 from tailhold_server.handlers import Handlers
 from tailhold_server.health import Phase, Verdict, judge_alive, judge_engine, judge_ready, judge_started
@@ -183,6 +183,8 @@ class Service:
             "contentDigest": content.digest if content else "",
             "snapshot": content.index.snapshot if content else "",
             "revision": self.revision_of(content) if content else "",
+            "index": _index_facts(content.index) if content else None,
+            "snapshotsHeld": list(self._pipeline.contents.held) if self._pipeline else [],
             "phase": self.phase.value,
             "phases": self.phase_milliseconds,
             "error": self.error,
@@ -194,3 +196,14 @@ class Service:
             "pod": self.pod.model_dump(mode="json", by_alias=True),
             "content": content.part.model_dump(mode="json", by_alias=True) if content else {},
         }
+
+
+def _index_facts(index: Index) -> dict[str, Any]:
+    """What a search finds, as far as it is known without one."""
+    return {
+        "snapshot": index.snapshot,
+        "kind": index.kind.value,
+        "chunks": len(index.chunks),
+        "recallAt10": index.recall,
+        "deletedDocuments": len(index.chunks.gone),
+    }

@@ -43,6 +43,8 @@ class ServerSettings(BaseSettings):
     """A client that sends nothing more of a request's body for so long is answered with 408."""
     stall_seconds: float = 60.0
     """An engine that is waited for and gives no token for so long is not alive."""
+    deletion_seconds: float = 5.0
+    """How often the volume is asked what was deleted."""
     death_seconds: float = 3.0
     """How long an engine's death is shown on the probes before the server ends."""
     stand_in_seconds_per_token: float = 0.0

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tailhold_api.conditions import Reason
 from tailhold_api.parts import ContentPart
@@ -15,6 +15,7 @@ from tailhold_server.audit.redact import compiled
 from tailhold_server.backends import Backend, choose_backend
 from tailhold_server.batcher import Batcher
 from tailhold_server.content import Contents
+from tailhold_server.deletions import keep_deleted
 from tailhold_server.errors import ContentRefusedError, EngineDiedError, ServeError, StartError
 from tailhold_server.handlers import Embedding, Handlers, Search, VectorStore, Visible
 from tailhold_server.health import Phase
@@ -24,6 +25,7 @@ from tailhold_server.question import Message, Question, Role
 from tailhold_server.retriever import Found, Lookup, Retriever
 from tailhold_server.service import Service
 from tailhold_server.settings import ServerSettings
+from tailhold_server.snapshots.tombstones import read_tombstones
 from tailhold_server.template import TemplateError, skeleton
 
 _LOG = logging.getLogger(__name__)
@@ -37,9 +39,13 @@ class Started:
 
     engine: Engine
     retrieval: Batcher[Lookup, Found]
+    deleting: "asyncio.Task[None] | None" = None
+    """Keeps deletions in force."""
 
     async def close(self) -> None:
         """Engine first: its end ends the answers that run."""
+        if self.deleting is not None:
+            self.deleting.cancel()
         await self.engine.stop()
         await self.retrieval.close()
 
@@ -53,7 +59,7 @@ async def start(service: Service, content: ContentPart, settings: ServerSettings
         check_redaction(content)
         service.auditor = await open_auditor(service, content.recording, settings)
         backend = await asyncio.to_thread(choose_backend, service.pod, settings)
-    return await start_with(backend, service, content)
+    return await start_with(backend, service, content, deletion_seconds=settings.deletion_seconds)
 
 
 def check_redaction(content: ContentPart) -> None:
@@ -64,7 +70,9 @@ def check_redaction(content: ContentPart) -> None:
         raise StartError(Reason.CONTENT_REFUSED, str(error)) from error
 
 
-async def start_with(backend: Backend, service: Service, content: ContentPart) -> Started:
+async def start_with(
+    backend: Backend, service: Service, content: ContentPart, *, deletion_seconds: float = 5.0
+) -> Started:
     """The phases after the first."""
     with _phase(service, Phase.LOAD_ENCODER):
         encoder = await asyncio.to_thread(backend.load_encoder)
@@ -77,11 +85,11 @@ async def start_with(backend: Backend, service: Service, content: ContentPart) -
     with _phase(service, Phase.WARM_UP):
         await _warm_up(pipeline)
     service.phase = Phase.SERVING
-    return started
+    return replace(started, deleting=asyncio.create_task(keep_deleted(contents, deletion_seconds)))
 
 
 async def _contents(backend: Backend, encoder: Encoder, part: ContentPart) -> Contents:
-    contents = Contents(backend.opener, encoder)
+    contents = Contents(backend.opener, encoder, lambda: read_tombstones(backend.store))
     try:
         contents.put(await asyncio.to_thread(contents.load, part))
     except ContentRefusedError as error:

@@ -137,9 +137,15 @@ class StandInDocument:
 class StandInChunks:
     """Documents in memory, each one chunk."""
 
-    def __init__(self, documents: Sequence[StandInDocument], uploads: Mapping[int, str] | None = None) -> None:
+    def __init__(
+        self,
+        documents: Sequence[StandInDocument],
+        uploads: Mapping[int, str] | None = None,
+        gone: frozenset[int] = frozenset(),
+    ) -> None:
         self._documents = documents
         self._uploads = uploads or {}
+        self._gone = gone
         self._tokenizer = StandInTokenizer()
 
     def __len__(self) -> int:
@@ -148,7 +154,7 @@ class StandInChunks:
     @property
     def documents(self) -> Sequence[Document]:
         """Named by the titles."""
-        found = (self.source(place) for place in range(len(self)))
+        found = (self._source(place) for place in range(len(self)))
         return [Document(each.source, each.document, each.title, each.url) for each in found]
 
     @property
@@ -156,16 +162,36 @@ class StandInChunks:
         """Each chunk is one."""
         return np.arange(len(self))
 
+    @property
+    def gone(self) -> frozenset[int]:
+        """Places of the documents that are deleted."""
+        return self._gone
+
+    @property
+    def live(self) -> NDArray[np.bool_] | None:
+        """Each chunk is a document."""
+        return ~np.isin(np.arange(len(self)), list(self._gone)) if self._gone else None
+
+    def without(self, gone: frozenset[int]) -> "StandInChunks":
+        """The same with just these documents deleted."""
+        return StandInChunks(self._documents, self._uploads, gone)
+
     def text(self, index: int) -> str:
         """The document's text."""
+        if index in self._gone:
+            raise IndexError(f"chunk {index} is deleted")
         return self._documents[index].text
 
     def token_ids(self, index: int) -> Sequence[int]:
         """Of the stand-in tokenizer."""
-        return self._tokenizer.encode(self._documents[index].text)
+        return self._tokenizer.encode(self.text(index))
 
     def source(self, index: int) -> ChunkSource:
         """Named by the title."""
+        self.text(index)
+        return self._source(index)
+
+    def _source(self, index: int) -> ChunkSource:
         document = self._documents[index]
         key = hashlib.sha256(f"{document.title}\0{document.text}".encode()).hexdigest()
         name, source = f"{document.title.lower()}.html", "stand-in"

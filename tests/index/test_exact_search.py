@@ -143,9 +143,7 @@ def test_what_a_graph_is_certain_of_is_true(seed: int, kind: torch.dtype, masked
     allowed = random.random(count) < 0.5 if masked else None
     closed = None if allowed is None else torch.from_numpy(~allowed)
     questions = compared(clustered(8, DIMENSION, subjects=300, seed=seed + 1), cosine=True)
-    found = GraphSearch(coarse, [vectors], cosine=True).step(
-        torch.from_numpy(questions), torch.tensor([k]), 16, closed
-    )
+    found = GraphSearch(coarse, [vectors], cosine=True).step(torch.from_numpy(questions), torch.tensor([k]), 16, closed)
     certain = found[:, -1] > 0
     for row in torch.nonzero(certain).flatten().tolist():
         scores, ids = truth(vectors, questions[row], k, Metric.COSINE, allowed)

@@ -137,7 +137,11 @@ def _candidates(highest: torch.Tensor, places: int) -> tuple[torch.Tensor, torch
     if whole < count:
         best = torch.cat([best, highest[:, whole:].amax(dim=1, keepdim=True)], dim=1)
     tops, chosen = torch.topk(best, min(groups + 1, best.shape[1]), dim=1)
-    others = tops[:, groups:].amax(dim=1, keepdim=True) if tops.shape[1] > groups else torch.full_like(tops[:, :1], -torch.inf)
+    others = (
+        tops[:, groups:].amax(dim=1, keepdim=True)
+        if tops.shape[1] > groups
+        else torch.full_like(tops[:, :1], -torch.inf)
+    )
     members = (chosen[:, :groups].unsqueeze(2) * _GROUP + torch.arange(_GROUP, device=highest.device)).flatten(1)
     bounds = highest.gather(1, members.clamp(max=count - 1)).masked_fill(members >= count, -torch.inf)
     kept = 8 * places + 128
