@@ -10,6 +10,7 @@ import importlib.util
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -73,7 +74,7 @@ def compared(found: Ids, scores: Vectors, truth: Ids) -> Found:
 
 
 def _in_order(common: list[int], scores: dict[int, float]) -> bool:
-    return all(scores[one] >= scores[two] - _SAME for one, two in zip(common, common[1:], strict=False))
+    return all(scores[one] >= scores[two] - _SAME for one, two in pairwise(common))
 
 
 def timed(search: Search, questions: Vectors, batch: int, seconds: float) -> Times:

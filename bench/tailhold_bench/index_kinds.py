@@ -1,6 +1,7 @@
 """Compares the kinds of index on vectors like those of texts: `python -m tailhold_bench.index_kinds --help`.
 
-The vectors are made up (`clustered`). Questions are drawn as the vectors are and are none of them. One thread searches, one question at a time.
+The vectors are made up (`clustered`); questions are drawn as they are and are none of them. One thread searches, one
+question at a time.
 """
 
 import argparse

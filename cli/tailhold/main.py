@@ -1,6 +1,7 @@
 """The command line: each command imports only what it needs."""
 
 import sys
+import time
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -292,6 +293,40 @@ def index_verify(
     from tailhold.index import verify
 
     sys.exit(verify(folder))
+
+
+_STORE = Annotated[Path, typer.Argument(help="The folder of the claim that `index.store` names.")]
+_SOURCE = Annotated[str, typer.Argument(help="Name of the corpus source.")]
+_DOCUMENT = Annotated[str, typer.Argument(help="Path of the document within it, as answers cite it.")]
+
+
+@index_app.command("delete")
+def index_delete(store: _STORE, source: _SOURCE, document: _DOCUMENT) -> None:
+    """Delete a document from all snapshots of a volume, older ones that come back and those to come included."""
+    from tailhold.index import delete
+
+    sys.exit(delete(store, source, document, time.time()))
+
+
+@index_app.command("deleted")
+def index_deleted(store: _STORE) -> None:
+    """List what was deleted."""
+    from tailhold.index import deleted
+
+    sys.exit(deleted(store))
+
+
+@index_app.command("restore")
+def index_restore(
+    store: _STORE,
+    source: _SOURCE,
+    document: _DOCUMENT,
+    file: Annotated[Path, typer.Argument(help="The version that is wanted again.", exists=True, dir_okay=False)],
+) -> None:
+    """Let one version of a deleted document be found again."""
+    from tailhold.index import restore
+
+    sys.exit(restore(store, source, document, file))
 
 
 @audit_app.command("verify")

@@ -4,20 +4,24 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tailhold_api.conditions import Reason
 from tailhold_api.parts import PodPart
+from tailhold_api.serving import EmbedderDevice
 from tailhold_server.content import Index, Opener
 from tailhold_server.delivery.deliver import Places, deliver_snapshot
 from tailhold_server.delivery.progress import Tell, silent
 from tailhold_server.errors import ContentRefusedError, StartError
+from tailhold_server.headroom import Free, Measure, check_room, free_host_bytes, need_of
 from tailhold_server.ingest.report import UnreadableError
 from tailhold_server.models import model_folder
 from tailhold_server.ports import Encoder, Engine, Searcher, Tokenizer
 from tailhold_server.settings import STAND_IN, ServerSettings
 from tailhold_server.snapshots.fingerprint import tokenizer_fingerprint
-from tailhold_server.snapshots.read import Snapshot, open_snapshot
+from tailhold_server.snapshots.manifest import Manifest
+from tailhold_server.snapshots.read import Snapshot, open_manifest, open_snapshot
 from tailhold_server.snapshots.store import snapshot_folder
 from tailhold_server.tracing import NoTracer, Tracer
 from tailhold_server.uploads.folder import Folder
@@ -85,10 +89,13 @@ def _real(pod: PodPart, settings: ServerSettings, tell: Tell) -> Backend:
     # From here on all is on this machine, and nothing asks a hub any more.
     prepare(engine_environment(pod, cores=cores, on_cpu=on_cpu))
     words = tokenizer_fingerprint(generator)
+    device = "cpu" if on_cpu or pod.embedder.device is EmbedderDevice.CPU else "cuda"
+    folder_of = partial(_folder, pod, settings, tell)
+    opener = Opening(folder_of, partial(searcher, device=device), _measure(device), words, device)
     return Backend(
         load_encoder=lambda: _encoder(embedder, pod, on_cpu),
         load_tokenizer=lambda: _tokenizer(generator),
-        opener=lambda snapshot: open_folder(_folder(pod, settings, snapshot, tell), snapshot, searcher, words),
+        opener=opener,
         engine=VllmEngine(engine_arguments(pod, model_folder=generator, on_cpu=on_cpu)),
         import_libraries=_import_libraries,
         files=(*sorted(embedder.glob("*.safetensors")), *sorted(generator.glob("*.safetensors"))),
@@ -110,11 +117,12 @@ def _import_libraries() -> None:
 def _stand_in(pod: PodPart, settings: ServerSettings, tell: Tell) -> Backend:
     from tailhold_server.testing import StandInEncoder, StandInEngine, StandInTokenizer
 
+    folder_of = partial(_folder, pod, settings, tell)
     _LOG.warning("TAILHOLD_ENGINE=stand-in: answers are made up, no model is loaded")
     return Backend(
         load_encoder=lambda: StandInEncoder(pod.embedder.dimension, fingerprint=""),
         load_tokenizer=StandInTokenizer,
-        opener=lambda snapshot: open_folder(_folder(pod, settings, snapshot, tell), snapshot, _stand_in_searcher),
+        opener=Opening(folder_of, _stand_in_searcher, _measure("cpu")),
         engine=StandInEngine(
             running_limit=pod.engine.max_running_requests,
             seconds_per_token=settings.stand_in_seconds_per_token,
@@ -142,7 +150,7 @@ def _tokenizer(folder: Path) -> Tokenizer:
     return ModelTokenizer(folder)
 
 
-def _folder(pod: PodPart, settings: ServerSettings, digest: str, tell: Tell) -> Path:
+def _folder(pod: PodPart, settings: ServerSettings, tell: Tell, digest: str) -> Path:
     """Where the snapshot lies that the pod is to have. Raises ContentRefusedError."""
     if pod.snapshots is None:
         return snapshot_folder(_store(pod, settings), digest)
@@ -168,47 +176,67 @@ def _uploads(pod: PodPart, settings: ServerSettings) -> Folder | None:
 SearcherOf = Callable[[Snapshot], Searcher]
 
 
-def open_index(store: Path, digest: str, searcher_of: SearcherOf, tokenizer: str = "") -> Index:
-    """The verified snapshot of this digest in a store. Raises ContentRefusedError."""
-    return open_folder(snapshot_folder(store, digest), digest, searcher_of, tokenizer)
+@dataclass(frozen=True)
+class Opening:
+    """Opens verified snapshots."""
 
+    folder_of: Callable[[str], Path]
+    """Where the snapshot of a digest lies. Raises ContentRefusedError."""
+    searcher_of: SearcherOf
+    measure: Measure = lambda: Free(None)
+    tokenizer: str = ""
+    """Fingerprint of the tokenizer whose token ids they must hold: another's are other words. Empty takes any."""
+    device: str = "cpu"
+    """What is searched on."""
 
-def open_folder(folder: Path, digest: str, searcher_of: SearcherOf, tokenizer: str = "") -> Index:
-    """The verified snapshot of this digest, wherever it lies. Raises ContentRefusedError.
-
-    With `tokenizer`, a fingerprint, its token ids must be that tokenizer's: another's are other words.
-    """
-    try:
-        snapshot = open_snapshot(folder, digest)
-    except StartError as error:
-        raise ContentRefusedError(error.message) from error
-    manifest = snapshot.manifest
-    if tokenizer and manifest.tokenizer != tokenizer:
-        raise ContentRefusedError(
-            f"snapshot {digest[:10]} has token ids of tokenizer {manifest.tokenizer[:10]}, the generator's "
-            f"is {tokenizer[:10]}: rebuild the index with this generator"
+    def __call__(self, digest: str) -> Index:
+        """Nothing but the manifest is read before it is known that there is room. Raises ContentRefusedError."""
+        folder = self.folder_of(digest)
+        try:
+            self._check(digest, open_manifest(folder, digest))
+            snapshot = open_snapshot(folder, digest)
+        except StartError as error:
+            raise ContentRefusedError(error.message) from error
+        manifest = snapshot.manifest
+        return Index(
+            digest,
+            snapshot.chunks,
+            self.searcher_of(snapshot),
+            manifest.metric,
+            manifest.dimension,
+            manifest.embedder,
+            manifest.build,
+            kind=manifest.kind,
+            recall=manifest.recall,
         )
-    return Index(
-        digest,
-        snapshot.chunks,
-        searcher_of(snapshot),
-        manifest.metric,
-        manifest.dimension,
-        manifest.embedder,
-        manifest.build,
-    )
+
+    def _check(self, digest: str, manifest: Manifest) -> None:
+        if self.tokenizer and manifest.tokenizer != self.tokenizer:
+            raise ContentRefusedError(
+                f"snapshot {digest[:10]} has token ids of tokenizer {manifest.tokenizer[:10]}, the generator's "
+                f"is {self.tokenizer[:10]}: rebuild the index with this generator"
+            )
+        check_room(digest, need_of(manifest, on_card=self.device == "cuda"), self.measure())
 
 
-def searcher(snapshot: Snapshot) -> Searcher:
-    """The search that the snapshot was built for."""
+def searcher(snapshot: Snapshot, device: str = "cpu") -> Searcher:
+    """The search that the snapshot was built for. FAISS computes on the CPU on any device."""
     vectors, metric = snapshot.vectors, snapshot.manifest.metric
     if snapshot.structure is None:
         from tailhold_server.adapters.flat import FlatSearcher
 
-        return FlatSearcher(vectors, metric)
+        return FlatSearcher(vectors, metric, device)
     from tailhold_server.adapters.faiss import searcher_of
 
     return searcher_of(vectors, metric, snapshot.structure)
+
+
+def _measure(device: str) -> Measure:
+    if device == "cpu":
+        return lambda: Free(free_host_bytes())
+    from tailhold_server.adapters.card import free_card_bytes
+
+    return lambda: Free(free_host_bytes(), free_card_bytes())
 
 
 def _stand_in_searcher(snapshot: Snapshot) -> Searcher:

@@ -79,10 +79,15 @@ class Document(NamedTuple):
     title: str
     url: str | None
     """Where readers find it."""
+    digest: str = ""
+    """SHA-256 of its file; empty where nobody wrote it down."""
 
 
 class Chunks(Protocol):
-    """The chunks of a snapshot, in the order of its vectors. Any thread."""
+    """The chunks of a snapshot, in the order of its vectors. Any thread.
+
+    What stands in deleted documents alone is there by its number and has neither text nor source: IndexError.
+    """
 
     @property
     def documents(self) -> Sequence[Document]:
@@ -93,7 +98,19 @@ class Chunks(Protocol):
         """For each chunk the place of the document that is cited for it."""
 
     def document_beside(self, closed: frozenset[str]) -> NDArray[np.int64]:
-        """The same for readers to whom these corpus sources are closed; -1 where a chunk stands in no other."""
+        """The same for readers to whom these corpus sources are closed; -1 where a chunk stands in no other, or in
+        deleted documents alone."""
+
+    @property
+    def gone(self) -> frozenset[int]:
+        """Places of the documents that are deleted."""
+
+    @property
+    def live(self) -> NDArray[np.bool_] | None:
+        """For each chunk whether it stands in any document that is not deleted; None where all do."""
+
+    def without(self, gone: frozenset[int]) -> "Chunks":
+        """The same with just these documents deleted."""
 
     def __len__(self) -> int: ...
 

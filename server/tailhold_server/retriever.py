@@ -80,8 +80,15 @@ def _search(
     k = min(deepest, index.searcher.count)
     if k == 0:
         return dict.fromkeys(places, ())
-    scores, ids = index.searcher.search(vectors[list(places)], k, parameters, allowed=first.allowed)
+    allowed = _both(first.allowed, index.chunks.live)
+    scores, ids = index.searcher.search(vectors[list(places)], k, parameters, allowed=allowed)
     return {place: _chosen(lookups[place], scores[row], ids[row]) for row, place in enumerate(places)}
+
+
+def _both(one: NDArray[np.bool_] | None, other: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
 
 
 def _chosen(lookup: Lookup, scores: NDArray[np.float32], ids: NDArray[np.int64]) -> tuple[Passage, ...]:

@@ -16,7 +16,7 @@ from tailhold_server.access.limits import Limiter
 from tailhold_server.access.metering import Meter as ClientMeter
 from tailhold_server.audit.auditor import Auditor, NoAuditor
 from tailhold_server.capacity import Capacity, Limits, Rates, Shape, capacity
-from tailhold_server.content import Content, Contents
+from tailhold_server.content import Content, Contents, Index
 from tailhold_server.delivery.progress import AbandonedError
 from tailhold_server.errors import Failure, ServeError
 from tailhold_server.handlers import Handlers
@@ -280,6 +280,8 @@ class Service:
             "contentDigest": content.digest if content else "",
             "snapshot": content.index.snapshot if content else "",
             "revision": self.revision_of(content) if content else "",
+            "index": _index_facts(content.index) if content else None,
+            "snapshotsHeld": list(self._pipeline.contents.held) if self._pipeline else [],
             "phase": self.phase.value,
             "phases": [
                 {
@@ -335,3 +337,14 @@ def rates_body(rates: Rates, shape: Shape | None, carried: Capacity | None) -> d
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.4g}")
+
+
+def _index_facts(index: Index) -> dict[str, Any]:
+    """What a search finds, as far as it is known without one."""
+    return {
+        "snapshot": index.snapshot,
+        "kind": index.kind.value,
+        "chunks": len(index.chunks),
+        "recallAt10": index.recall,
+        "deletedDocuments": len(index.chunks.gone),
+    }

@@ -56,6 +56,8 @@ class ServerSettings(BaseSettings):
     retire_seconds: float = 2.0
     """How long a server that was told to stop still answers what comes on open connections, closing each with its
     answer; it then refuses what is new. Part of `drainSeconds`."""
+    deletion_seconds: float = 5.0
+    """How often the volume is asked what was deleted."""
     death_seconds: float = 3.0
     """How long an engine's death is shown on the probes before the server ends."""
     stand_in_seconds_per_token: float = 0.0

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from tailhold_api.conditions import Reason
@@ -15,6 +15,7 @@ from tailhold_server.backends import Backend, choose_backend
 from tailhold_server.batcher import Batcher
 from tailhold_server.calibration import calibrate
 from tailhold_server.content import Contents
+from tailhold_server.deletions import keep_deleted
 from tailhold_server.errors import ContentRefusedError, EngineDiedError, ServeError, StartError
 from tailhold_server.handlers import Embedding, Handlers, Search, VectorStore, Visible
 from tailhold_server.health import Phase
@@ -27,6 +28,7 @@ from tailhold_server.rates import Meter
 from tailhold_server.retriever import Found, Lookup, Retriever
 from tailhold_server.service import Service
 from tailhold_server.settings import ServerSettings
+from tailhold_server.snapshots.tombstones import read_tombstones
 from tailhold_server.startup import Timeline, apart
 from tailhold_server.template import Skeleton, TemplateError, skeleton
 from tailhold_server.watching import Watchman
@@ -42,9 +44,13 @@ class Started:
     engine: ObservedEngine
     retrieval: Batcher[Lookup, Found]
     watchman: Watchman
+    deleting: "list[asyncio.Task[None]]" = field(default_factory=list)
+    """Keeps deletions in force."""
 
     async def close(self) -> None:
         """Engine first: its end ends the answers that run."""
+        for each in self.deleting:
+            each.cancel()
         await self.watchman.close()
         await self.engine.stop()
         await self.retrieval.close()
@@ -156,6 +162,7 @@ async def _opened(
             await _calibrate(service, engine, answer, settings.calibration_seconds)
     service.first_prompt_tokens = len(answer.prepared.prompt_ids)
     started.watchman.start()
+    started.deleting.append(asyncio.create_task(keep_deleted(loaded.contents, settings.deletion_seconds)))
     service.phase = Phase.SERVING
 
 
@@ -174,7 +181,7 @@ async def _calibrate(service: Service, engine: ObservedEngine, answer: Answer, s
 
 
 async def _contents(backend: Backend, encoder: Encoder, part: ContentPart) -> Contents:
-    contents = Contents(backend.opener, encoder)
+    contents = Contents(backend.opener, encoder, lambda: read_tombstones(backend.store))
     try:
         contents.put(await apart(partial(contents.load, part)))
     except ContentRefusedError as error:

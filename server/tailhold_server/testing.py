@@ -137,9 +137,15 @@ class StandInDocument:
 class StandInChunks:
     """Documents in memory, each one chunk."""
 
-    def __init__(self, documents: Sequence[StandInDocument], uploads: Mapping[int, str] | None = None) -> None:
+    def __init__(
+        self,
+        documents: Sequence[StandInDocument],
+        uploads: Mapping[int, str] | None = None,
+        gone: frozenset[int] = frozenset(),
+    ) -> None:
         self._documents = documents
         self._uploads = uploads or {}
+        self._gone = gone
         self._tokenizer = StandInTokenizer()
 
     def __len__(self) -> int:
@@ -148,7 +154,7 @@ class StandInChunks:
     @property
     def documents(self) -> Sequence[Document]:
         """Named by the titles; one for each source that a text stands in."""
-        found = (each for index in range(len(self)) for each in self.sources(index))
+        found = (each for index in range(len(self)) for each in self._all_sources(index))
         return [Document(each.source, each.document, each.title, each.url) for each in found]
 
     @property
@@ -156,33 +162,61 @@ class StandInChunks:
         """Each chunk's first."""
         return self.document_beside(frozenset())
 
+    @property
+    def gone(self) -> frozenset[int]:
+        """Places of the documents that are deleted."""
+        return self._gone
+
+    @property
+    def live(self) -> NDArray[np.bool_] | None:
+        """None where nothing is deleted."""
+        return np.array([self._is_live(index) for index in range(len(self))], dtype=np.bool_) if self._gone else None
+
+    def _is_live(self, index: int) -> bool:
+        return not self._gone.issuperset(self._places(index))
+
+    def without(self, gone: frozenset[int]) -> "StandInChunks":
+        """The same with just these documents deleted."""
+        return StandInChunks(self._documents, self._uploads, gone)
+
     def text(self, index: int) -> str:
         """The document's text."""
+        if not self._is_live(index):
+            raise IndexError(f"chunk {index} is deleted")
         return self._documents[index].text
 
     def token_ids(self, index: int) -> Sequence[int]:
         """Of the stand-in tokenizer."""
-        return self._tokenizer.encode(self._documents[index].text)
+        return self._tokenizer.encode(self.text(index))
 
     def source(self, index: int) -> ChunkSource:
         """Named by the title."""
         return self.sources(index)[0]
 
     def sources(self, index: int) -> Sequence[ChunkSource]:
-        """One in each corpus source."""
+        """One in each corpus source, but for deleted documents."""
+        self.text(index)
+        numbered = zip(self._places(index), self._all_sources(index), strict=True)
+        return [each for place, each in numbered if place not in self._gone]
+
+    def _places(self, index: int) -> range:
+        """Its documents' places in the list of all."""
+        first = sum(len(self._all_sources(before)) for before in range(index))
+        return range(first, first + len(self._all_sources(index)))
+
+    def _all_sources(self, index: int) -> Sequence[ChunkSource]:
         document = self._documents[index]
         sources = (UPLOADS,) if index in self._uploads else document.sources
         return [_stand_in_source(document, source, self._uploads.get(index)) for source in sources]
 
     def document_beside(self, closed: frozenset[str]) -> NDArray[np.int64]:
         """Each chunk's first beside these sources."""
-        found, at = [], 0
-        for sources in (self.sources(index) for index in range(len(self))):
-            places = range(at, at + len(sources))
-            opened = (place for place, each in zip(places, sources, strict=True) if each.source not in closed)
-            found.append(next(opened, -1))
-            at += len(sources)
-        return np.array(found, dtype=np.int64)
+        return np.array([self._open_place(index, closed) for index in range(len(self))], dtype=np.int64)
+
+    def _open_place(self, index: int, closed: frozenset[str]) -> int:
+        numbered = zip(self._places(index), self._all_sources(index), strict=True)
+        opened = (place for place, each in numbered if each.source not in closed and place not in self._gone)
+        return next(opened, -1)
 
 
 def _stand_in_source(document: StandInDocument, source: str, path: str | None) -> ChunkSource:

@@ -15,11 +15,12 @@ from tailhold_api.parts import BuildPart
 from tailhold_api.status import Progress
 from tailhold_server.adapters.encoder import load_tokenizer
 from tailhold_server.adapters.flat import FlatSearcher
-from tailhold_server.backends import open_index, searcher
+from tailhold_server.backends import Opening, searcher
 from tailhold_server.errors import StartError
 from tailhold_server.ingest.build import Models, build, build_with
 from tailhold_server.ingest.report import BuildReport, Why
 from tailhold_server.snapshots import Snapshot, open_snapshot, snapshot_folder
+from tailhold_server.snapshots.tombstones import add_tombstone, restore_version
 from tailhold_server.testing import StandInEncoder
 from tailhold_server.vectors import NotFiniteError
 
@@ -289,7 +290,7 @@ def test_the_job_builds_measures_and_publishes(write: Write, run: Run, fields: d
     assert "indexing" in report.seconds
     again, _ = run(claims, part(**fields))
     assert again.snapshot == report.snapshot
-    index = open_index(claims / "snapshots", report.snapshot, searcher)
+    index = Opening(claims / "snapshots", searcher)(report.snapshot)
     assert index.searcher.search(snapshot.vectors[7:8], 1)[1].tolist() == [[7]]
 
 
@@ -298,3 +299,27 @@ def test_c03_too_small_a_corpus_ends_the_build_with_both_numbers(write: Write, r
         run(write(texts(3)), part(kind="IVFPQ", ivfpq={"subquantizers": 8}))
     assert caught.value.reason is Reason.INDEX_BUILD_FAILED
     assert caught.value.final
+
+
+def test_a_deleted_document_is_in_no_snapshot_to_come(write: Write, run: Run) -> None:
+    """But a version that was restored is, though its old text came from the same file."""
+    claims = write({"a.txt": "The office closes at six.", "b.txt": "Badges are renewed in May."})
+    first, _ = run(claims)
+    add_tombstone(claims / "snapshots", "s", "a.txt", at=1.0)
+    report, snapshot = run(claims)
+    assert (report.documents, report.deleted_documents, report.failed_documents) == (1, 1, 0)
+    assert [snapshot.chunks.text(n) for n in range(len(snapshot.chunks))] == ["Badges are renewed in May."]
+    assert report.snapshot != first.snapshot
+    write({"a.txt": "The office closes at seven."})
+    assert run(claims)[0].deleted_documents == 1
+    restore_version(claims / "snapshots", "s", "a.txt", hashlib.sha256(b"The office closes at seven.").hexdigest())
+    report, snapshot = run(claims)
+    assert report.deleted_documents == 0
+    assert found(snapshot, "office")[0] == "The office closes at seven."
+
+
+def test_a_corpus_of_deleted_documents_says_so(write: Write, run: Run) -> None:
+    claims = write({"a.txt": "The office closes at six."})
+    add_tombstone(claims / "snapshots", "s", "a.txt", at=1.0)
+    with pytest.raises(StartError, match="1 documents are deleted"):
+        run(claims)

@@ -104,9 +104,9 @@ class FlatSearcher:
 
     def _add(self, found: "list[_Near]", highest: torch.Tensor, start: int) -> None:
         if start == 0:
-            scales = self._coarse.scales[: highest.shape[1]]
+            first_scales = self._coarse.scales[: highest.shape[1]]
             for near, row in zip(found, highest, strict=True):
-                near.least = _kth(row - near.gap * scales, near.k)
+                near.least = _kth(row - near.gap * first_scales, near.k)
         least = torch.tensor([near.least for near in found], device=highest.device).unsqueeze(1)
         rows, columns = torch.nonzero((highest >= least) & (highest > -torch.inf), as_tuple=True)
         bounds, scales = highest[rows, columns].cpu().numpy(), self._coarse.scales[columns + start].cpu().numpy()

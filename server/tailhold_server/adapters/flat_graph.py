@@ -6,6 +6,7 @@ not certain, and the question is searched again the long way.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,7 +46,7 @@ class GraphSearch:
             self._rows[start : start + len(block)] = torch.from_numpy(block)
             start += len(block)
         self._graphs: dict[tuple[int, int, bool], _Graph] = {}
-        self._pool = None
+        self._pool: Any = None
 
     def search(self, questions: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None) -> Answers | None:
         """The best k of each; None where no graph has so many places, or would need too much memory."""
@@ -93,7 +94,7 @@ class _Graph:
         self._k = torch.ones(1, dtype=torch.int64, device=device)
         self._closed = torch.zeros(count, dtype=torch.bool, device=device) if masked else None
         self._mask: NDArray[np.bool_] | None = None
-        self._stream = torch.cuda.Stream(device)
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         with torch.inference_mode(), torch.cuda.stream(self._stream):
             for _ in range(2):  # what libraries set up at first must not be captured
                 search.step(self._asked, self._k, places, self._closed)
@@ -133,7 +134,7 @@ def _candidates(highest: torch.Tensor, places: int) -> tuple[torch.Tensor, torch
     """For each question the ids of the highest, and the highest that anything else can be."""
     count, groups = highest.shape[1], groups_for(places)
     whole = count // _GROUP * _GROUP
-    best = highest[:, :whole].unflatten(1, (-1, _GROUP)).amax(dim=2)
+    best = highest[:, :whole].reshape(highest.shape[0], -1, _GROUP).amax(dim=2)
     if whole < count:
         best = torch.cat([best, highest[:, whole:].amax(dim=1, keepdim=True)], dim=1)
     tops, chosen = torch.topk(best, min(groups + 1, best.shape[1]), dim=1)

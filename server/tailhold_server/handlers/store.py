@@ -247,7 +247,7 @@ class VectorStore:
         index = self._contents.current.index
         seen = await asyncio.to_thread(self._seen, index)
         mask = await asyncio.to_thread(open_chunks, index, seen.deleted)
-        self.visible.put(seen.deleted, index.snapshot, mask)
+        self.visible.put(seen.deleted, index, mask)
         self._own = {name: each.attributes for name, each in seen.added.items() if each.attributes}
         self.staged = staged_digest(list(seen.added))
         return seen
@@ -267,7 +267,8 @@ class VectorStore:
 
 
 def _stored(seen: _Seen) -> list[StoredFile]:
-    indexed = {file_id(each): each for each in seen.index.chunks.documents}
+    chunks = seen.index.chunks
+    indexed = {file_id(each): each for place, each in enumerate(chunks.documents) if place not in chunks.gone}
     own = [
         StoredFile(name, filename(each), FileState.COMPLETED, 0, 0, attributes_of(each, {}))
         for name, each in indexed.items()
@@ -286,9 +287,9 @@ def _upload(seen: _Seen, name: str, added: Added, indexed: bool) -> StoredFile:
 
 
 def _texts(index: Index, name: str) -> list[str]:
-    places = [place for place, each in enumerate(index.chunks.documents) if file_id(each) == name]
-    of = index.chunks.document_of
-    return [index.chunks.text(at) for at in range(len(of)) if int(of[at]) in places]
+    chunks, of = index.chunks, index.chunks.document_of
+    places = {place for place, each in enumerate(chunks.documents) if file_id(each) == name} - chunks.gone
+    return [chunks.text(at) for at in range(len(of)) if int(of[at]) in places]
 
 
 def _reported(path: Path) -> Mapping[str, DocumentFailure]:

@@ -15,22 +15,22 @@ _MOST_JOINED = 64
 
 @dataclass(frozen=True)
 class _Known:
-    snapshot: str
+    index: Index
     mask: NDArray[np.bool_] | None
 
 
 class Visible:
-    """Which chunks may be found. Event loop only; the mask is made once for each snapshot and set of deletions."""
+    """Which chunks may be found. Event loop only; the mask is made once for each index and set of deletions."""
 
     def __init__(self) -> None:
         self._deleted: Set[str] = frozenset()
         self._known: _Known | None = None
         self._joined: dict[tuple[str, frozenset[str]], tuple[Mask, Mask]] = {}
 
-    def put(self, deleted: Set[str], snapshot: str, mask: NDArray[np.bool_] | None) -> None:
-        """From now on nothing of these files is found; the mask is that of the snapshot in force."""
+    def put(self, deleted: Set[str], index: Index, mask: NDArray[np.bool_] | None) -> None:
+        """From now on nothing of these files is found; the mask is that of the index in force."""
         self._deleted = deleted
-        self._known = _Known(snapshot, mask)
+        self._known = _Known(index, mask)
 
     def mask(self, index: Index, closed: frozenset[str] = frozenset()) -> NDArray[np.bool_] | None:
         """None where all may be found. Nothing of corpus sources that are `closed` to who asks is."""
@@ -51,6 +51,6 @@ class Visible:
     def _left(self, index: Index) -> Mask | None:
         if not self._deleted:
             return None
-        if self._known is None or self._known.snapshot != index.snapshot:
-            self._known = _Known(index.snapshot, open_chunks(index, self._deleted))
+        if self._known is None or self._known.index is not index:
+            self._known = _Known(index, open_chunks(index, self._deleted))
         return self._known.mask

@@ -29,6 +29,7 @@ from tailhold_server.ports import Encoder
 from tailhold_server.settings import ServerSettings
 from tailhold_server.snapshots import Contents, keep_snapshots, write_snapshot
 from tailhold_server.snapshots.store import LOCAL, newest_made_by, write_whole
+from tailhold_server.snapshots.tombstones import Tombstones, read_tombstones
 from tailhold_server.uploads.reading import read_uploads
 
 BUILDS = "builds"
@@ -143,12 +144,21 @@ def _collect(models: Models, part: BuildPart, claims: Path, config_maps: Path, w
     splitter = Splitter(models.embedder_tokenizer, part.embedder, part.corpus.chunking)
     collected = Collected()
     with Reader() as reader:
-        for done in collect(_items(part, claims, config_maps), reader, splitter, collected):
+        items = _items(part, claims, config_maps)
+        for done in collect(items, reader, splitter, collected, _deletions(claims / part.store.claim_name)):
             watch.advance(done)
     names = [source.name for source in sources]
     collected.failures += empty_sources(collected, names)
     _need_chunks(collected, names)
     return collected
+
+
+def _deletions(store: Path) -> Tombstones:
+    try:
+        return read_tombstones(store)
+    except OSError as error:
+        message = f"what was deleted cannot be read: {error.strerror}: check the claim of `index.store`"
+        raise StartError(Reason.INDEX_BUILD_FAILED, message, final=False) from error
 
 
 def _items(part: BuildPart, claims: Path, config_maps: Path) -> Iterator[Found | DocumentFailure]:
@@ -207,6 +217,7 @@ def _report(
         snapshot=snapshot,
         documents=len(collected.documents),
         failed_documents=len(collected.failures),
+        deleted_documents=collected.deleted,
         chunks=len(collected.texts),
         reused=reused,
         recall=structured.recall,

@@ -9,7 +9,11 @@ from tailhold_server.ingest.report import DocumentFailure, UnreadableError, Why,
 from tailhold_server.ingest.sources import Found
 from tailhold_server.ingest.split import Splitter
 from tailhold_server.ingest.worker import Reader
-from tailhold_server.snapshots.contents import Document, Place
+from tailhold_server.ports import Document
+from tailhold_server.snapshots.contents import Place
+from tailhold_server.snapshots.tombstones import Tombstones
+
+NOTHING_DELETED = Tombstones()
 
 
 @dataclass
@@ -22,22 +26,37 @@ class Collected:
     """What is embedded for each text."""
     places: list[list[Place]] = field(default_factory=list)
     failures: list[DocumentFailure] = field(default_factory=list)
+    deleted: int = 0
+    """Documents that are left out because they were deleted."""
 
 
 def collect(
-    items: Iterable[Found | DocumentFailure], reader: Reader, splitter: Splitter, into: Collected
+    items: Iterable[Found | DocumentFailure],
+    reader: Reader,
+    splitter: Splitter,
+    into: Collected,
+    deletions: Tombstones = NOTHING_DELETED,
 ) -> Iterator[int]:
-    """Read everything; yields the number of items read so far, for progress."""
+    """Read everything but what was deleted; yields the number of items read so far, for progress."""
     known = {text: index for index, text in enumerate(into.texts)}
     for done, item in enumerate(items, 1):
         if isinstance(item, DocumentFailure):
             into.failures.append(item)
+        elif deletions.hides(stub := _stub(item)):
+            into.deleted += 1
         else:
-            _add(into, known, item, reader, splitter)
+            _add(into, known, item, stub, reader, splitter)
         yield done
 
 
-def _add(collected: Collected, known: dict[str, int], found: Found, reader: Reader, splitter: Splitter) -> None:
+def _stub(found: Found) -> Document:
+    digest = hashlib.sha256(found.data).hexdigest()
+    return Document(found.source, found.path.replace("\0", ""), "", found.url, digest)
+
+
+def _add(
+    collected: Collected, known: dict[str, int], found: Found, stub: Document, reader: Reader, splitter: Splitter
+) -> None:
     name = f"{found.source}/{found.path}"
     try:
         read = reader.read(found.path, found.data)
@@ -45,7 +64,7 @@ def _add(collected: Collected, known: dict[str, int], found: Found, reader: Read
         collected.failures.append(failure(name, error.reason, error.detail))
         return
     document = len(collected.documents)
-    collected.documents.append(Document(found.source, found.path.replace("\0", ""), read.title, found.url))
+    collected.documents.append(stub._replace(title=read.title))
     for chunk in splitter.split(read.title, read.text, marked_up=read.marked_up):
         index = known.setdefault(chunk.text, len(collected.texts))
         if index == len(collected.texts):
@@ -64,6 +83,7 @@ def without(collected: Collected, chunks: Collection[int]) -> tuple[Collected, l
     numbers = {old: new for new, old in enumerate(n for n in range(len(collected.documents)) if n not in failed)}
     left = Collected(
         documents=[collected.documents[old] for old in numbers],
+        deleted=collected.deleted,
         failures=[
             *collected.failures,
             *(_not_finite(collected.documents[number]) for number in sorted(failed)),
@@ -88,11 +108,14 @@ def empty_sources(collected: Collected, sources: Iterable[str]) -> list[Document
 
 
 def why_empty(collected: Collected, sources: Iterable[str]) -> str:
-    """For each source, what stood in the way of its documents."""
+    """For each source, what stood in the way of its documents; and how many were deleted."""
     reasons: dict[str, list[str]] = defaultdict(list)
     for each in collected.failures:
         reasons[each.path.partition("/")[0]].append(f"{each.path}: {each.reason}, {each.hint}")
-    return "; ".join(_why(name, reasons[name]) for name in sources)
+    told = "; ".join(_why(name, reasons[name]) for name in sources)
+    return told + (
+        f"; {collected.deleted} documents are deleted (`tailhold index deleted`)" if collected.deleted else ""
+    )
 
 
 def _why(source: str, reasons: list[str]) -> str:

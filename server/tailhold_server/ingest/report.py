@@ -60,6 +60,8 @@ class BuildReport(Model):
     """Documents that gave text."""
     failed_documents: int
     """Documents that did not."""
+    deleted_documents: int = 0
+    """Documents that are left out because they were deleted."""
     chunks: int
     """Passages in the index; equal ones count once."""
     reused: int

@@ -27,7 +27,10 @@ _BLOCK = 1 << 20
 class StoredChunks:
     """The chunks of a snapshot, read from the mapped files. Every index was proved to be in range."""
 
-    def __init__(self, files: Mapping[str, memoryview], documents: Sequence[Document]) -> None:
+    def __init__(
+        self, files: Mapping[str, memoryview], documents: Sequence[Document], gone: frozenset[int] = frozenset()
+    ) -> None:
+        self._files = files
         self._texts = files[names.TEXTS]
         self._text_offsets = longs(files[names.TEXT_OFFSETS])
         self._tokens = ints(files[names.TOKENS])
@@ -36,7 +39,9 @@ class StoredChunks:
         self._place_offsets = longs(files[names.PLACE_OFFSETS])
         self._passages = files[names.PASSAGES]
         self._documents = documents
-        self._document_of = np.ascontiguousarray(self._places[self._place_offsets[:-1], 0])
+        self._gone = gone
+        self._first, self._live = self._cited()
+        self._document_of = np.ascontiguousarray(self._places[self._first, 0])
 
     @property
     def documents(self) -> Sequence[Document]:
@@ -45,38 +50,57 @@ class StoredChunks:
 
     @property
     def document_of(self) -> NDArray[np.int64]:
-        """For each chunk the document of its first place."""
+        """For each chunk the document of its first place that is not deleted."""
         return self._document_of
+
+    @property
+    def gone(self) -> frozenset[int]:
+        """Places of the documents that are deleted."""
+        return self._gone
+
+    @property
+    def live(self) -> NDArray[np.bool_] | None:
+        """For each chunk whether it stands in any document that is not deleted; None where all do."""
+        return None if self._live.all() else self._live
+
+    def without(self, gone: frozenset[int]) -> "StoredChunks":
+        """The same with just these documents deleted."""
+        return StoredChunks(self._files, self._documents, gone)
 
     def __len__(self) -> int:
         return len(self._text_offsets) - 1
 
     def text(self, index: int) -> str:
         """What was read from the document."""
+        self._check_live(index)
         start, end = self._bounds(self._text_offsets, index)
         return str(self._texts[start:end], "utf-8")
 
     def token_ids(self, index: int) -> Sequence[int]:
         """The text by the generator's tokenizer, without special tokens."""
+        self._check_live(index)
         start, end = self._bounds(self._token_offsets, index)
         ids: list[int] = self._tokens[start:end].tolist()
         return ids
 
     def source(self, index: int) -> ChunkSource:
         """Where it comes from; of several places, the first that was read."""
-        return self.sources(index)[0]
+        text = self.text(index)
+        return self._source(self._places[self._first[index]].tolist(), text)
 
     def sources(self, index: int) -> tuple[ChunkSource, ...]:
         """Every place at which this very text stands, in the order of reading."""
-        start, end = self._bounds(self._place_offsets, index)
         text = self.text(index)
-        return tuple(self._source(place, text) for place in self._places[start:end].tolist())
+        start, end = self._bounds(self._place_offsets, index)
+        places = self._places[start:end].tolist()
+        return tuple(self._source(place, text) for place in places if place[0] not in self._gone)
 
     def document_beside(self, closed: frozenset[str]) -> NDArray[np.int64]:
         """For each chunk the document of its first place beside these corpus sources; -1 where there is none."""
         if not len(self):
             return np.empty(0, dtype=np.int64)
         is_open = np.array([each.source not in closed for each in self._documents], dtype=np.bool_)
+        is_open[list(self._gone)] = False
         documents, count = self._places[:, 0], len(self._places)
         places = np.where(is_open[documents], np.arange(count), count)
         # Every chunk has a place, as was proved: no segment is empty.
@@ -92,9 +116,22 @@ class StoredChunks:
 
     def _source(self, place: Sequence[int], text: str) -> ChunkSource:
         document, start, end = place
-        source, path, title, url = self._documents[document]
+        source, path, title, url, _ = self._documents[document]
         key = hashlib.sha256("\0".join((source, path, str(start), text)).encode()).hexdigest()
         return ChunkSource(key=key, source=source, document=path, title=title, url=url, start=start, end=end)
+
+    def _cited(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The place that is cited for each chunk, and whether there is one left. Each has a place, as was proved."""
+        firsts = self._place_offsets[:-1]
+        if not self._gone:
+            return firsts, np.ones(len(self), dtype=np.bool_)
+        kept = ~np.isin(self._places[:, 0], list(self._gone))
+        living = np.minimum.reduceat(np.where(kept, np.arange(len(kept)), len(kept)), firsts)
+        return np.where(living < len(kept), living, firsts), living < len(kept)
+
+    def _check_live(self, index: int) -> None:
+        if 0 <= index < len(self) and not self._live[index]:
+            raise IndexError(f"chunk {index} stands in deleted documents alone")
 
     def _bounds(self, offsets: NDArray[np.int64], index: int) -> tuple[int, int]:
         # -1 is how searchers say "nothing": it must never be the last chunk.
@@ -119,6 +156,14 @@ def open_snapshot(folder: Path, digest: str) -> Snapshot:
     """Verify and map the snapshot in `folder`. Whatever lies there, only SnapshotRefused is raised."""
     try:
         return _open(folder, digest)
+    except OSError as error:
+        raise SnapshotRefused(f"snapshot {digest} at {folder}: cannot be read: {error.strerror}") from error
+
+
+def open_manifest(folder: Path, digest: str) -> Manifest:
+    """The verified manifest, and nothing else. Raises SnapshotRefused."""
+    try:
+        return _manifest(folder / names.MANIFEST, digest)
     except OSError as error:
         raise SnapshotRefused(f"snapshot {digest} at {folder}: cannot be read: {error.strerror}") from error
 

@@ -111,6 +111,7 @@ def write_whole(path: Path, text: str) -> None:
         file.flush()
         os.fsync(handle)
     Path(aside).rename(path)
+    _sync_folder(path.parent)
 
 
 def _fill(folder: Path, contents: Contents) -> str:
