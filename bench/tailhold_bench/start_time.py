@@ -6,6 +6,7 @@ round. The index is built before the first start, and files are in the page cach
 
 import argparse
 import os
+import resource
 import statistics
 import tempfile
 from pathlib import Path
@@ -32,8 +33,10 @@ def main() -> None:
 
 def _compare(folder: Path, trees: list[Path], pairs: int) -> None:
     took: dict[Path, list[float]] = {tree: [] for tree in trees}
+    worked: dict[Path, list[float]] = {tree: [] for tree in trees}
     for number in range(pairs):
         for tree in trees if number % 2 == 0 else reversed(trees):
+            before = _cpu_seconds()
             with serving(folder, tree) as served:
                 took[tree].append(served.seconds)
                 steps = _steps(served.tuning()["phases"])
@@ -41,7 +44,14 @@ def _compare(folder: Path, trees: list[Path], pairs: int) -> None:
                 f"{tree.name}: ready after {took[tree][-1]:.1f} s, load {os.getloadavg()[0]:.1f}: {steps}", flush=True
             )
     for tree, seconds in took.items():
-        print(f"{tree.name}: median {statistics.median(seconds):.1f} s of {len(seconds)}")
+        cpu = statistics.median(worked[tree])
+        print(f"{tree.name}: median {statistics.median(seconds):.1f} s, {cpu:.1f} s of CPU, of {len(seconds)}")
+
+
+def _cpu_seconds() -> float:
+    """Of all processes that ended, from their start to their end: on a busy machine it says more than the clock."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _steps(phases: Any) -> str:
