@@ -43,6 +43,7 @@ def _compare(folder: Path, trees: list[Path], pairs: int) -> None:
             print(
                 f"{tree.name}: ready after {took[tree][-1]:.1f} s, load {os.getloadavg()[0]:.1f}: {steps}", flush=True
             )
+            worked[tree].append(_cpu_seconds() - before)
     for tree, seconds in took.items():
         cpu = statistics.median(worked[tree])
         print(f"{tree.name}: median {statistics.median(seconds):.1f} s, {cpu:.1f} s of CPU, of {len(seconds)}")
