@@ -1,6 +1,7 @@
 import hashlib
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -290,7 +291,7 @@ def test_the_job_builds_measures_and_publishes(write: Write, run: Run, fields: d
     assert "indexing" in report.seconds
     again, _ = run(claims, part(**fields))
     assert again.snapshot == report.snapshot
-    index = Opening(claims / "snapshots", searcher)(report.snapshot)
+    index = Opening(partial(snapshot_folder, claims / "snapshots"), searcher)(report.snapshot)
     assert index.searcher.search(snapshot.vectors[7:8], 1)[1].tolist() == [[7]]
 
 

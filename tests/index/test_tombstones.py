@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +140,7 @@ class Recording:
 
     def __init__(self, store: Path) -> None:
         self.opened: list[str] = []
-        self._open = Opening(store, lambda snapshot: StandInSearcher(snapshot.vectors))
+        self._open = Opening(partial(snapshot_folder, store), lambda snapshot: StandInSearcher(snapshot.vectors))
 
     def __call__(self, digest: str) -> Index:
         self.opened.append(digest)

@@ -94,14 +94,14 @@ async def test_success_and_refusals_log_nothing_of_what_is_asked(log: io.StringI
     asked = f"When does {MARKER} close?"
     async with running(documents=SECRET, content=content) as server:
         statuses = await answered(
-            create_app(server.service, ServerSettings(max_body_bytes=200_000)),
+            create_app(server.service, ServerSettings()),
             chat(content=asked),
             chat(content=asked, stream=True),
             chat(content=asked, **{MARKER: 1}),
             chat(content=asked, temperature=MARKER),
             chat(content=asked, model=MARKER),
             chat(content=f"{MARKER} " * 9000),
-            chat(content=f"{MARKER} " * 90_000),
+            chat(content=f"{MARKER} " * 400_000),
             {"method": "POST", "url": "/v1/chat/completions", "content": f'{{"messages": "{MARKER}'.encode()},
             {"method": "GET", "url": f"/v1/{MARKER}?q={MARKER}"},
         )
