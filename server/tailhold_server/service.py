@@ -15,8 +15,8 @@ from tailhold_server.access.caller import ANONYMOUS, Caller
 from tailhold_server.access.limits import Limiter
 from tailhold_server.access.metering import Meter as ClientMeter
 from tailhold_server.audit.auditor import Auditor, NoAuditor
-from tailhold_server.capacity import Capacity, Limits, Rates, Shape, capacity
-from tailhold_server.content import Content, Contents, Index
+from tailhold_server.capacity import Capacity, Limits, Shape, capacity
+from tailhold_server.content import Content, Contents
 from tailhold_server.delivery.progress import AbandonedError
 from tailhold_server.errors import Failure, ServeError
 from tailhold_server.handlers import Handlers
@@ -36,6 +36,7 @@ from tailhold_server.question import Question
 from tailhold_server.startup import Timeline
 from tailhold_server.telemetry import Telemetry
 from tailhold_server.tracing import NoTracer, Tracer
+from tailhold_server.tuning import index_body, phases_body, rates_body
 from tailhold_server.watching import Watchman
 
 _LOG = logging.getLogger(__name__)
@@ -280,18 +281,10 @@ class Service:
             "contentDigest": content.digest if content else "",
             "snapshot": content.index.snapshot if content else "",
             "revision": self.revision_of(content) if content else "",
-            "index": _index_facts(content.index) if content else None,
+            "index": index_body(content.index) if content else None,
             "snapshotsHeld": list(self._pipeline.contents.held) if self._pipeline else [],
             "phase": self.phase.value,
-            "phases": [
-                {
-                    "name": row.name,
-                    "beganMilliseconds": row.began,
-                    "milliseconds": row.milliseconds,
-                    "overlappedMilliseconds": row.overlapped,
-                }
-                for row in self.timeline.rows()
-            ],
+            "phases": phases_body(self.timeline.rows()),
             "error": self.error,
             "progress": self.progress_body(),
             "ready": self.is_ready().ok,
@@ -308,43 +301,3 @@ class Service:
 def _tenth(progress: Progress) -> tuple[str, int]:
     """What a log line is written for."""
     return progress.step, 10 * progress.done // (progress.total or 1)
-
-
-def rates_body(rates: Rates, shape: Shape | None, carried: Capacity | None) -> dict[str, Any]:
-    """As `/v1/tuning` tells them; what is not known is null."""
-    return {
-        "prefillTokensPerSecond": _rounded(rates.prefill),
-        "decodeTokensPerSecond": _rounded(rates.all_streams),
-        "decodeTokensPerSecondPerStream": _rounded(rates.stream),
-        "decodeTokensPerSecondByStreams": {str(streams): _rounded(value) for streams, value in rates.curve},
-        "requests": {
-            "seen": shape.answers,
-            "promptTokens": _rounded(shape.prompt_tokens),
-            "computedPromptTokens": _rounded(shape.fresh_tokens),
-            "answerTokens": _rounded(shape.answer_tokens),
-        }
-        if shape
-        else None,
-        "capacity": {
-            "requestsPerSecond": _rounded(carried.requests_per_second),
-            "limitedBy": carried.limited_by,
-            "why": carried.why,
-        }
-        if carried
-        else None,
-    }
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.4g}")
-
-
-def _index_facts(index: Index) -> dict[str, Any]:
-    """What a search finds, as far as it is known without one."""
-    return {
-        "snapshot": index.snapshot,
-        "kind": index.kind.value,
-        "chunks": len(index.chunks),
-        "recallAt10": index.recall,
-        "deletedDocuments": len(index.chunks.gone),
-    }
