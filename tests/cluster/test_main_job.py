@@ -9,12 +9,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import grpc
 import httpx
 import openai
 import psutil
 import pytest
 import yaml
 from audit import WRITES, events, granted, used
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from spec_examples import merged
 from waiting import until
 
@@ -23,8 +25,10 @@ from tailhold.demo import snapshots_folder
 from tailhold.plan import plan, rendered
 from tailhold.target import CommandError, Target
 from tailhold.walkthrough import service_url
+from tailhold_api import names
 from tailhold_local import Cluster
 from tailhold_local.layout import cache_root
+from tailhold_server.rpc import rag_pb2
 
 pytestmark = pytest.mark.cluster
 
@@ -231,6 +235,21 @@ def test_the_openai_client_streams_a_cited_answer(url: str) -> None:
     sources = (chunks[0].model_extra or {})["tailhold"]["sources"]
     pages = [question["pages"]] if isinstance(question["pages"], str) else question["pages"]
     assert any(page in source["document"] for source in sources for page in pages)
+
+
+def test_grpc_answers_through_the_service(url: str) -> None:
+    """The same address, the port that the Service has for it."""
+    asked = rag_pb2.AskRequest(messages=[rag_pb2.Message(role=rag_pb2.ROLE_USER, text="What is apt?")], max_tokens=16)
+    with grpc.insecure_channel(f"{httpx.URL(url).host}:{names.GRPC_PORT}") as channel:
+        ask = channel.unary_stream(
+            "/tailhold.v1.Rag/Ask", rag_pb2.AskRequest.SerializeToString, rag_pb2.AskResponse.FromString
+        )
+        opening, *pieces, ending = ask(asked, timeout=60)
+        health = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service="tailhold.v1.Rag"))
+    assert opening.opening.sources
+    assert "".join(part.piece.text for part in pieces)
+    assert ending.ending.usage.completion_tokens > 0
+    assert health.status == health_pb2.HealthCheckResponse.SERVING
 
 
 def test_a_misspelt_field_and_a_wrong_type_are_refused_and_change_nothing(target: Target, url: str) -> None:
