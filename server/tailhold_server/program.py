@@ -81,6 +81,7 @@ class Program:
         )
         self._service.tracer = choose_tracer(pod, settings, self._service.telemetry.count_spans)
         self._address = address
+        self._service.listens = False
         self._sockets = [_bound(address.host, port) for port in (address.port, address.internal_port)]
         self._refresh = refresh
         self._grpc_socket = _bound(address.host, address.grpc_port) if pod.server.grpc.enabled else None
@@ -133,6 +134,9 @@ class Program:
         self._public = self._uvicorn(app, access.certificates.context if access.certificates else None)
         public = asyncio.ensure_future(self._public.serve([self._sockets[0]]))
         await self._start_rpc(access)
+        while not (self._public.started or public.done()):  # noqa: ASYNC110  a matter of milliseconds
+            await asyncio.sleep(0.005)
+        self._service.listens = True
         _LOG.info("ready: %s", " ".join(f"{row.name} {row.milliseconds} ms" for row in self._service.timeline.rows()))
         fault = asyncio.ensure_future(self._watch())
         following = asyncio.ensure_future(follow(self._service, self._refresh)) if self._pod.uploads else None

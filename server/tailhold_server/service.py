@@ -66,6 +66,8 @@ class Service:
         self.send_seconds = send_seconds
         self.phase = Phase.RESOLVE
         self.timeline = Timeline(self._show)
+        self.listens = True
+        """Whether clients can connect; the program says when."""
         self.error = ""
         self.progress: Progress | None = None
         self._abandoned = False
@@ -221,6 +223,8 @@ class Service:
 
     def is_ready(self) -> Verdict:
         """For `/readyz`."""
+        if not self.listens:
+            return Verdict(False, "the ports for clients are not open yet")
         return judge_ready(self.phase, self.engine_verdict())
 
     def is_alive(self) -> Verdict:
