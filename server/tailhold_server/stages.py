@@ -76,8 +76,10 @@ class Marks:
 
 def intervals(marks: Marks, ended: float) -> tuple[Interval, ...]:
     """In order of time, none overlapping another, within `began` and `ended`, which closes the stage that was open."""
-    pieces = (*_before(marks), *_generated(marks, ended), *_after(marks, ended))
-    return tuple(_clipped(sorted(pieces, key=lambda each: each.start), marks.began, ended))
+    worked = ended if marks.finished is None else min(marks.finished, ended)
+    pieces = (*_before(marks), *_generated(marks, worked), *_after(marks, worked))
+    in_order = sorted(pieces, key=lambda each: each.start)
+    return (*_clipped(in_order, marks.began, worked), *_clipped(_taken(marks), worked, ended))
 
 
 def milliseconds(marks: Marks) -> dict[str, float]:
@@ -145,7 +147,12 @@ def _after(marks: Marks, ended: float) -> Iterator[Interval]:
             yield Interval(Stage.TRANSPORT, start, end)
             at = end
     yield Interval(Stage.POSTPROCESS, at, marks.finished)
-    yield Interval(Stage.TRANSPORT, marks.finished, marks.delivered or marks.finished)
+
+
+def _taken(marks: Marks) -> Iterator[Interval]:
+    """The client takes the end of the answer: no engine's clock that is ahead of ours can claim that time."""
+    if marks.finished is not None and marks.delivered is not None:
+        yield Interval(Stage.TRANSPORT, marks.finished, marks.delivered)
 
 
 def _clipped(pieces: Iterable[Interval], began: float, ended: float) -> Iterator[Interval]:

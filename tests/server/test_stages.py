@@ -72,6 +72,11 @@ def test_only_what_the_client_takes_at_the_end_comes_after_the_total(marks: Mark
     assert grown <= ({Stage.TRANSPORT} if marks.delivered else set())
 
 
+def test_an_engine_whose_clock_is_ahead_claims_nothing_of_what_the_client_takes() -> None:
+    marks = answered(engine=EngineTimes(12.0, 13.0, 15.4), delivered=16.0)
+    assert round(delivered_milliseconds(marks)[Stage.DECODE]) == round(milliseconds(marks)[Stage.DECODE]) == 2200
+
+
 def test_the_engines_own_times_divide_the_wait_for_it() -> None:
     said = {name: round(value) for name, value in milliseconds(answered()).items()}
     assert said == {
