@@ -56,6 +56,8 @@ def contents(kind: IndexKind) -> Contents:
         places=[[Place(0, 0, 1)] for _ in texts],
         documents=[Document("s", "a.html", "A", None)],
     )
+    if kind is IndexKind.FLAT:
+        return plain
     if kind is IndexKind.HNSW:
         return dataclasses.replace(plain, hnsw=GRAPH, structure=build_hnsw(VECTORS, GRAPH, cosine=True))
     return dataclasses.replace(plain, ivfpq=LISTS, structure=build_ivfpq(VECTORS, LISTS, cosine=True))

@@ -187,16 +187,17 @@ def _manifest(path: Path, digest: str) -> Manifest:
     if (got := hashlib.sha256(text).hexdigest()) != digest:
         raise refused(path, f"sha256 {digest}", got)
     try:
-        return load(Manifest, text)
+        manifest = load(Manifest, text)
     except ValidationError as error:
         first = error.errors()[0]
         raise refused(path, "a manifest of format 1", f"{first['loc']}: {first['msg']}") from error
+    expected = sorted((*names.FILES, *names.INDEX_FILES.get(manifest.kind, ())))
+    if (got := sorted(manifest.files)) != expected:
+        raise refused(path, f"the files {expected}", got)
+    return manifest
 
 
 def _check_sizes(folder: Path, manifest: Manifest) -> None:
-    expected = sorted((*names.FILES, *names.INDEX_FILES.get(manifest.kind, ())))
-    if (got := sorted(manifest.files)) != expected:
-        raise refused(folder / names.MANIFEST, f"the files {expected}", got)
     count = manifest.count
     wanted = {
         names.VECTORS: 4 * count * manifest.dimension,
