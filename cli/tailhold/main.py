@@ -34,6 +34,11 @@ class Output(StrEnum):
 
 _STOPPED = 130
 """What a shell calls the end by Ctrl-C; typer makes a SystemExit with it of a KeyboardInterrupt."""
+_USERS = frozenset(
+    ("LocalError", "CommandError", "ManifestError", "NotReadyError", "AskError", "StartError")
+    + ("ServeFailedError", "LoadError", "DeletionError")
+)
+"""By name: what they are defined in is imported by the command that raises them alone."""
 Name = Annotated[str, typer.Option(help="The local cluster's name; several can run side by side.")]
 
 
@@ -55,8 +60,7 @@ def main() -> None:
 
 def _is_users(error: Exception) -> bool:
     """Errors whose text is meant for the user: they name what is wrong and the next step."""
-    known = "LocalError CommandError ManifestError NotReadyError AskError StartError ServeFailedError SnapshotRefused"
-    return type(error).__name__ in (*known.split(), "LoadError")
+    return not _USERS.isdisjoint(each.__name__ for each in type(error).__mro__)
 
 
 @app.callback(invoke_without_command=True)
@@ -296,22 +300,40 @@ def index_verify(
 
 
 _STORE = Annotated[Path, typer.Argument(help="The folder of the claim that `index.store` names.")]
-_SOURCE = Annotated[str, typer.Argument(help="Name of the corpus source.")]
-_DOCUMENT = Annotated[str, typer.Argument(help="Path of the document within it, as answers cite it.")]
+_SOURCE = Annotated[str, typer.Argument(help="Name of the corpus source, as in `corpus.sources`.")]
+_DOCUMENT = Annotated[str, typer.Argument(help="Path of the document within it.")]
 
 
 @index_app.command("delete")
-def index_delete(store: _STORE, source: _SOURCE, document: _DOCUMENT) -> None:
-    """Delete a document from all snapshots of a volume, older ones that come back and those to come included."""
-    from tailhold.index import delete
+def index_delete(
+    store: _STORE,
+    source: _SOURCE,
+    document: _DOCUMENT,
+    also_if_absent: Annotated[
+        bool,
+        typer.Option("--also-if-absent", help="Also where no snapshot holds it: it is deleted should it come later."),
+    ] = False,
+) -> None:
+    """Delete a document from all snapshots of a volume, older ones that come back and those to come included.
 
-    sys.exit(delete(store, source, document, time.time()))
+    Without a cluster, of the claim `snapshots`:
+
+    \b
+      tailhold index delete ~/.cache/tailhold/claims/snapshots handbook sect.apt-get.html
+    """
+    from tailhold.deletion import delete
+
+    sys.exit(delete(store, source, document, time.time(), also_if_absent=also_if_absent))
 
 
 @index_app.command("deleted")
 def index_deleted(store: _STORE) -> None:
-    """List what was deleted."""
-    from tailhold.index import deleted
+    """List what was deleted, and when.
+
+    \b
+      tailhold index deleted ~/.cache/tailhold/claims/snapshots
+    """
+    from tailhold.deletion import deleted
 
     sys.exit(deleted(store))
 
@@ -321,10 +343,15 @@ def index_restore(
     store: _STORE,
     source: _SOURCE,
     document: _DOCUMENT,
-    file: Annotated[Path, typer.Argument(help="The version that is wanted again.", exists=True, dir_okay=False)],
+    file: Annotated[Path, typer.Argument(help="The version that is wanted again, as it is in the corpus.")],
 ) -> None:
-    """Let one version of a deleted document be found again."""
-    from tailhold.index import restore
+    """Let one version of a deleted document be found again, and no other.
+
+    \b
+      tailhold index restore ~/.cache/tailhold/claims/snapshots handbook leave.md \
+        ~/.cache/tailhold/claims/documents/handbook/leave.md
+    """
+    from tailhold.deletion import restore
 
     sys.exit(restore(store, source, document, file))
 

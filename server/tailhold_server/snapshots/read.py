@@ -168,6 +168,16 @@ def open_manifest(folder: Path, digest: str) -> Manifest:
         raise SnapshotRefused(f"snapshot {digest} at {folder}: cannot be read: {error.strerror}") from error
 
 
+def open_documents(folder: Path, digest: str) -> list[Document]:
+    """The verified documents, and nothing else: not even a damaged vector hides them. Raises SnapshotRefused."""
+    try:
+        manifest = _manifest(folder / names.MANIFEST, digest)
+        path = folder / names.DOCUMENTS
+        return _documents(path, _verified(path, manifest.files[names.DOCUMENTS]))
+    except OSError as error:
+        raise SnapshotRefused(f"snapshot {digest} at {folder}: cannot be read: {error.strerror}") from error
+
+
 def _open(folder: Path, digest: str) -> Snapshot:
     manifest = _manifest(folder / names.MANIFEST, digest)
     _check_sizes(folder, manifest)
