@@ -34,10 +34,10 @@ class Output(StrEnum):
 
 _STOPPED = 130
 """What a shell calls the end by Ctrl-C; typer makes a SystemExit with it of a KeyboardInterrupt."""
-_USERS = frozenset(
-    ("LocalError", "CommandError", "ManifestError", "NotReadyError", "AskError", "StartError")
-    + ("ServeFailedError", "LoadError", "DeletionError")
-)
+_USERS = frozenset({
+    "LocalError", "CommandError", "ManifestError", "NotReadyError", "AskError", "StartError", "ServeFailedError",
+    "LoadError", "DeletionError",
+})  # fmt: skip
 """By name: what they are defined in is imported by the command that raises them alone."""
 Name = Annotated[str, typer.Option(help="The local cluster's name; several can run side by side.")]
 
@@ -215,8 +215,12 @@ def plan(
     from tailhold.plan import plan as run
     from tailhold.plan import rendered
     from tailhold.provision import user_target
+    from tailhold.target import UnreachableError
 
-    said = run(file, against, None if against else user_target(context))
+    try:
+        said = run(file, against, None if against else user_target(context))
+    except UnreachableError as error:
+        raise UnreachableError(f"{error}\nWithout a cluster: --against FILE, the manifest as it was before") from error
     print(json.dumps(said, indent=2) if output is Output.JSON else "\n".join(rendered(said)))
 
 
