@@ -248,7 +248,10 @@ def inspect(
 @app.command()
 def ask(
     question: Annotated[str, typer.Argument(help="What you want to know.")],
-    url: Annotated[str, typer.Option(help="Where the pipeline is served, ending in /v1.")] = "http://127.0.0.1:8000/v1",
+    url: Annotated[
+        str | None,
+        typer.Option(help="Where the pipeline is served, ending in /v1.", show_default="http://127.0.0.1:8000/v1"),
+    ] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer.")] = None,
     api_key: Annotated[
         str | None,
@@ -260,10 +263,11 @@ def ask(
     trace: Annotated[bool, typer.Option("--trace", help="Show where the time went, stage by stage.")] = False,
 ) -> None:
     """Ask a served pipeline; the answer streams, sources and the time of each stage follow."""
-    from tailhold.ask import Endpoint
+    from tailhold.ask import DEFAULT_URL, Endpoint
     from tailhold.asking import print_answer
 
-    print_answer(Console(), Endpoint(url, api_key, ca_file), question, max_tokens, trace=trace)
+    endpoint = Endpoint(url or DEFAULT_URL, api_key, ca_file, is_default=url is None)
+    print_answer(Console(), endpoint, question, max_tokens, trace=trace)
 
 
 @app.command()
