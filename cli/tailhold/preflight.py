@@ -2,21 +2,21 @@
 
 import asyncio
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tailhold.places import ServeFailedError
 from tailhold_api.access import Oidc
 from tailhold_api.sources import ModelSource
-from tailhold_api.spec import Spec
-from tailhold_server.access.certificates import AUTHORITIES, CERTIFICATE, KEY, read_material
-from tailhold_server.access.keys import read_keys
+from tailhold_api.spec import Program, Spec
+from tailhold_server.access.access import open_access
+from tailhold_server.access.certificates import AUTHORITIES, CERTIFICATE, KEY
 from tailhold_server.access.oidc import Issuer, fetch
-from tailhold_server.access.watched import FilesRefusedError
 from tailhold_server.delivery.deliver import Places, mounted
 from tailhold_server.errors import StartError
 from tailhold_server.program import PortInUseError, bound
 from tailhold_server.settings import STAND_IN, ServerSettings
+from tailhold_server.telemetry import Telemetry
 
 _CONFIG = "config.json"
 
@@ -51,34 +51,25 @@ def _ports(spec: Spec, host: str, ports: Mapping[str, int]) -> Iterator[str]:
 
 def _keys(spec: Spec, settings: ServerSettings) -> Iterator[str]:
     asked = spec.server.auth.api_keys if spec.server.auth else None
-    if asked:
-        folder = settings.secrets / asked.secret_name
-        yield from _read("server.auth.apiKeys", settings, lambda: read_keys(folder), lambda: _how_to_make_a_key(folder))
+    if asked and (fault := _refused(spec.server.model_copy(update={"tls": None}), settings)):
+        yield f"server.auth.apiKeys: {fault}\n{_how_to_make_a_key(settings.secrets / asked.secret_name)}"
 
 
 def _certificate(spec: Spec, settings: ServerSettings) -> Iterator[str]:
-    if (asked := spec.server.tls) is None:
-        return
-    folder, trusted = settings.secrets / asked.secret_name, asked.client_ca_secret_name
-    authorities = settings.secrets / trusted if trusted else None
-    yield from _read(
-        "server.tls",
-        settings,
-        lambda: read_material(folder, authorities),
-        lambda: _how_to_make_a_certificate(folder, authorities),
-    )
+    asked = spec.server.tls
+    if asked and (fault := _refused(spec.server.model_copy(update={"auth": None}), settings)):
+        authorities = settings.secrets / asked.client_ca_secret_name if asked.client_ca_secret_name else None
+        yield f"server.tls: {fault}\n{_how_to_make_a_certificate(settings.secrets / asked.secret_name, authorities)}"
 
 
-def _read(field: str, settings: ServerSettings, read: Callable[[], object], step: Callable[[], str]) -> Iterator[str]:
+def _refused(program: Program, settings: ServerSettings) -> str:
+    """Why a server could not begin with what its Secrets hold; empty where it can."""
     try:
-        read()
-    except OSError as error:
-        yield (
-            f"{field}: {error.filename} cannot be read: {error.strerror}. Secrets are folders of their names here,"
-            f" below {settings.secrets} (TAILHOLD_SECRETS names another).\n{step()}"
-        )
-    except FilesRefusedError as error:
-        yield f"{field}: {error}.\n{step()}"
+        open_access(program, settings.secrets, Telemetry(), lambda _: "")
+    except StartError as error:
+        where = f"Secrets are folders of their names here, below {settings.secrets} (TAILHOLD_SECRETS names another)"
+        return f"{error.message}. {where}."
+    return ""
 
 
 def _how_to_make_a_key(folder: Path) -> str:

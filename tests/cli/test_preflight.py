@@ -68,7 +68,7 @@ def test_a_key_that_cannot_be_used_is_said_without_a_word_of_it(tmp_path: Path) 
     assert "holds no key" in missing(tmp_path, spec(**KEYS))
     (folder / "bob").write_text("hunter2")
     said = missing(tmp_path, spec(**KEYS))
-    assert "server.auth.apiKeys: the key of client `bob` has to have at least 16 characters" in said
+    assert "the key of client `bob` has to have at least 16 characters" in said
     assert "hunter2" not in said
 
 

@@ -202,8 +202,8 @@ def _manifest(path: Path, digest: str) -> Manifest:
         first = error.errors()[0]
         raise refused(path, "a manifest of format 1", f"{first['loc']}: {first['msg']}") from error
     expected = sorted((*names.FILES, *names.INDEX_FILES.get(manifest.kind, ())))
-    if (got := sorted(manifest.files)) != expected:
-        raise refused(path, f"the files {expected}", got)
+    if (listed := sorted(manifest.files)) != expected:
+        raise refused(path, f"the files {expected}", listed)
     return manifest
 
 
