@@ -108,9 +108,9 @@ def _absent(store: Path, found: Catalogue, source: str, document: str) -> str:
     else:
         near = _near(document, [path for each, path in names if each == source])
         said = f"no document {document!r} of source {source!r} in {where}: {near or 'none is named like it'}"
-    unread = f" {len(found.unreadable)} more cannot be read, and may hold it." if found.unreadable else ""
+    unread = f"; {len(found.unreadable)} more cannot be read, and may hold it" if found.unreadable else ""
     step = "Give a name of `corpus.sources` and a path within it"
-    return f"{said}.{unread}\nNothing was deleted. {step}; {_FLAG} deletes what is yet to come."
+    return f"{said}{unread}\nNothing was deleted. {step}; {_FLAG} deletes what is yet to come."
 
 
 def _near(wanted: str, names: Iterable[str]) -> str:

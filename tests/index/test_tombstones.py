@@ -308,7 +308,7 @@ def test_a_damaged_snapshot_hides_no_name_and_stops_no_deletion(
     good, bad = stored(tmp_path, TEXTS), stored(tmp_path, TEXTS | {"d.txt": "Parking is free."})
     (snapshot_folder(tmp_path, good) / "vectors.f32").write_bytes(b"no vectors")
     (snapshot_folder(tmp_path, bad) / "documents.json").write_bytes(b"[]")
-    with pytest.raises(DeletionError, match="1 more cannot be read, and may hold it"):
+    with pytest.raises(DeletionError, match="; 1 more cannot be read, and may hold it"):
         delete(tmp_path, "s", "d.txt", 0.0)
     assert delete(tmp_path, "s", "a.txt", 0.0) == 0
     printed = capsys.readouterr()
