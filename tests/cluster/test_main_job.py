@@ -139,7 +139,11 @@ PLANNED: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "a live field": ({"retrieval": {"topK": 3}}, ("[live] reaches the running pods", "no pod is restarted")),
     "a restart beside a free GPU": (
         {"engine": {"blockSizeTokens": 64}},
-        ("[restart] makes new pods", "strategy Surge: no outage", "1 in the end, 1 more beside the old pods; free: 1"),
+        (
+            "[restart] makes new pods",
+            "strategy Surge: no outage",
+            "1 more while old pods run beside",
+        ),
     ),
     "another index": (
         {"corpus": {"chunking": {"maxTokens": 100}}},
