@@ -1,4 +1,4 @@
-"""The gRPC target over real sockets: against the real server with stand-in models, and one that says what it is told."""
+"""The gRPC target over real sockets: against the real server with stand-in models, and a scripted one."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence

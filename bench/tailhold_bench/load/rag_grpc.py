@@ -1,4 +1,4 @@
-"""Tailhold's own gRPC surface: one call of Ask for each request, over one connection a process, as generated clients do."""
+"""Tailhold's own gRPC surface: one call of Ask for each request, all of a process over one connection."""
 
 import ssl
 from dataclasses import dataclass

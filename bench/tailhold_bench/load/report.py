@@ -151,7 +151,7 @@ class Rates(_Data):
     """What was offered beside what came of it, after warm-up; each over a time of its own."""
 
     due_seconds: float
-    """From when the first request was due to when the last one was, and a mean gap more: as long as they were offered."""
+    """From when the first request was due to when the last one was, and a mean gap more: the time of the offer."""
     due: float | None
     """Requests a second over `dueSeconds`: what was offered. null where there are not two."""
     seconds: float
