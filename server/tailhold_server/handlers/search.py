@@ -74,7 +74,7 @@ class Search:
     ) -> list[Hit]:
         content = self._contents.current
         own, closed = self._own_attributes(), content.part.closed_to(tenant)
-        allowed = self._visible.mask(content.index, closed)
+        allowed = await self._visible.mask(content.index, closed)
         if wanted is not None:
             chosen = await asyncio.to_thread(_chosen, content, wanted, own, closed)
             allowed = chosen if allowed is None else chosen & allowed

@@ -53,7 +53,7 @@ def catalogue_router(service: Service) -> APIRouter:
         """A passage that an answer cited: JSON, or a page for browsers. One of a closed source is as good as none."""
         index, closed = service.contents.current.index, service.closed_to(caller_of(request.scope))
         found = await asyncio.to_thread(index.find, key) if _KEY.fullmatch(key) else None
-        mask = service.handlers.store.visible.mask(index)
+        mask = await service.handlers.store.visible.mask(index)
         if found is None or found[1].source in closed or not (mask is None or mask[found[0]]):
             raise ServeError(Failure.NOT_FOUND, "No such passage in the index that serves now.", param="key")
         body = _body(index, *found)
