@@ -161,7 +161,6 @@ class ChainTrail:
         """Nobody is there to wait for."""
         if not self._is_over:
             self._is_over = True
-            self._first.add_done_callback(_heard)
             self._journal.leave(self._ending(outcome, None))
 
     def _ending(self, outcome: str, finish_reason: str | None) -> Callable[[], dict[str, Any]]:
@@ -192,7 +191,6 @@ class ChainTrail:
         try:
             await asyncio.wait_for(asyncio.shield(record), _WAIT_SECONDS)
         except (NotRecordedError, TimeoutError):
-            record.add_done_callback(_heard)
             if self._recording.on_failure is OnFailure.REFUSE:
                 words = "The answer's audit record cannot be written, so it is not given. Try again later."
                 raise ServeError(Failure.UNAVAILABLE, words, retry_after_seconds=5) from None
@@ -245,9 +243,3 @@ def _sha256(text: str) -> str:
 def _legible(text: str) -> str:
     """Without halves of surrogate pairs, which no UTF-8 has."""
     return text.encode(errors="replace").decode()
-
-
-def _heard(record: "asyncio.Future[None]") -> None:
-    """A failure that nobody waits for is told of by the journal."""
-    if not record.cancelled():
-        record.exception()
