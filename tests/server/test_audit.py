@@ -21,8 +21,7 @@ from tailhold.main import app
 from tailhold_api.audit import AuditFolder, AuditSink, OnFailure, Recording, Records, Redaction
 from tailhold_api.parts import PodPart
 from tailhold_server.access.caller import Caller
-from tailhold_server.audit.auditor import CALLER, ChainAuditor
-from tailhold_server.audit.journal import Journal
+from tailhold_server.audit.auditor import CALLER
 from tailhold_server.audit.record import Head, Record
 from tailhold_server.audit.verify import ONLY, records_of, verify
 from tailhold_server.testing import StandInEngine
@@ -61,24 +60,6 @@ def sha256(text: str) -> str:
 
 def of_kind(root: Path, kind: str) -> list[Record]:
     return [record for record in records_of(root) if record["kind"] == kind]
-
-
-@pytest.fixture
-def chained(tmp_path: Path) -> Any:
-    """An auditor in this process, for tests of what is recorded."""
-
-    class Uncounted:
-        def recorded(self, records: int, seconds: float) -> None: ...
-
-        def not_recorded(self, records: int) -> None: ...
-
-    def make() -> ChainAuditor:
-        journal = Journal(tmp_path / "docs" / "pod", {}, lambda: 365, Uncounted())
-        journal.open()
-        journal.start()
-        return ChainAuditor(journal, "p" * 64)
-
-    return make
 
 
 @pytest.mark.parametrize("streamed", [True, False])
