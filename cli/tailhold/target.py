@@ -2,10 +2,15 @@
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+_LOG_LINE = re.compile(r"^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ .*\n?", re.MULTILINE)
+"""What kubectl's libraries log beside its own words, once for each of their attempts."""
 
 
 class CommandError(Exception):
@@ -22,6 +27,12 @@ class Target:
     """Environment of both, with the KUBECONFIG that they read."""
     context: str | None = None
     """The configuration's current context where it is not given."""
+
+    @property
+    def where(self) -> str:
+        """The context and the configuration, for people."""
+        config = self.env.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+        return f"{f'the context `{self.context}`' if self.context else 'the current context'} of {config}"
 
     def kubectl(self, *words: str, stdin: str | None = None) -> str:
         """What kubectl printed. Raises CommandError."""
@@ -46,5 +57,6 @@ class Target:
     def _run(self, words: tuple[str, ...], stdin: str | None) -> str:
         done = subprocess.run(words, input=stdin, capture_output=True, text=True, env=self.env, check=False)
         if done.returncode:
-            raise CommandError(f"{' '.join(words[:4])} ...: {(done.stderr or done.stdout).strip()}")
+            said = done.stderr or done.stdout
+            raise CommandError(f"{' '.join(words[:4])} ...: {(_LOG_LINE.sub('', said) or said).strip()}")
         return done.stdout
