@@ -20,7 +20,7 @@ app = typer.Typer(
 )
 index_app = typer.Typer(help="Build and verify index snapshots, delete documents.", no_args_is_help=True)
 app.add_typer(index_app, name="index")
-audit_app = typer.Typer(help="Verify and read the records of answers.", no_args_is_help=True)
+audit_app = typer.Typer(help="Verify and read audit records.", no_args_is_help=True)
 app.add_typer(audit_app, name="audit")
 
 
@@ -388,17 +388,28 @@ def audit_verify(
 @audit_app.command("show", epilog=_examples("tailhold audit show /mnt/audit/answers --client desk-7"))
 def audit_show(
     folder: Annotated[Path, typer.Argument(help="The claim's folder, or one of a pipeline or a pod in it.")],
-    request: Annotated[str, typer.Option(help="Only the answer with this id, as in `chatcmpl-...`.")] = "",
-    client: Annotated[str, typer.Option(help="Only answers to this client.")] = "",
-    output: Annotated[Output, typer.Option("-o", "--output", help="For people, or for programs.")] = Output.TEXT,
+    request: Annotated[str, typer.Option(help="Only what has this id, as in `chatcmpl-...` and `search-...`.")] = "",
+    client: Annotated[str, typer.Option(help="Only what this client did.")] = "",
+    output: Annotated[Output, typer.Option("-o", "--output", help="A line each, or whole records.")] = Output.TEXT,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as `-o json`.")] = False,
 ) -> None:
-    """Print the records of answers, each with its beginning and its end. Nothing is verified."""
+    """Print a line for each answer, search and document that was recorded. Nothing is verified.
+
+    CITED has the beginnings of passages' keys: `/v1/sources/KEY` shows them. Exit code 1 where nothing fits.
+    """
     import json
 
-    from tailhold.audit import show
+    from tailhold.audit_records import HEADING, line, show, summary
 
-    for answer in show(folder, request, client):
-        print(json.dumps(answer, indent=2 if output is Output.TEXT else None, ensure_ascii=False))
+    is_first = True
+    for each in show(folder, request, client):
+        if output is Output.JSON or as_json:
+            print(json.dumps(each, ensure_ascii=False))
+            continue
+        if is_first:
+            print(line(HEADING))
+        is_first = False
+        print(line(summary(each)))
 
 
 if __name__ == "__main__":

@@ -37,6 +37,12 @@ class Target:
     context: str | None = None
     """The configuration's current context where it is not given."""
 
+    @property
+    def where(self) -> str:
+        """The context and the configuration, for people."""
+        config = self.env.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+        return f"{f'the context `{self.context}`' if self.context else 'the current context'} of {config}"
+
     def kubectl(self, *words: str, stdin: str | None = None) -> str:
         """What kubectl printed. Raises CommandError."""
         context = ("--context", self.context) if self.context else ()
