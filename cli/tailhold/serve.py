@@ -144,14 +144,15 @@ def _snapshot(spec: Spec, rebuild: str, staged: str) -> str:
 
 def _staged(spec: Spec) -> str:
     """Digest of the uploads on this machine. The folder of their claim is made."""
-    from tailhold_server.uploads.folder import ADDED, Folder, staged_digest
+    from tailhold_server.uploads.folder import Folder
+    from tailhold_server.uploads.names import staged_digest
     from tailhold_server.uploads.reading import uploads_folder
 
     if spec.corpus is None or spec.corpus.uploads is None:
         return ""
     claims = Path(os.environ["TAILHOLD_CLAIMS"])
     (claims / spec.corpus.uploads.pvc.claim_name).mkdir(parents=True, exist_ok=True)
-    return staged_digest(Folder(uploads_folder(spec.corpus.uploads, claims)).names(ADDED))
+    return staged_digest(Folder(uploads_folder(spec.corpus.uploads, claims)).corpus())
 
 
 def here(env: MutableMapping[str, str]) -> None:

@@ -150,7 +150,8 @@ class Program:
         if self._grpc_socket is None:
             return
         self._grpc_socket.close()
-        self._rpc = RpcServer(self._service, self._pod.server.grpc, access.authenticator, access.certificates)
+        seconds = self._settings.receive_seconds
+        self._rpc = RpcServer(self._service, self._pod.server.grpc, access.authenticator, access.certificates, seconds)
         await self._rpc.start(self._address.host, self._address.grpc_port)
 
     def _failed(self, error: StartError) -> int:

@@ -1,4 +1,4 @@
-"""Deletions that hold at once, whatever snapshot is in force."""
+"""Which uploads may be found: those that are in the corpus now, whatever snapshot is in force."""
 
 from collections.abc import Set
 from dataclasses import dataclass
@@ -20,16 +20,21 @@ class _Known:
 
 
 class Visible:
-    """Which chunks may be found. Event loop only; the mask is made once for each index and set of deletions."""
+    """Which chunks may be found. Event loop only; the mask is made once for each index and corpus."""
 
-    def __init__(self) -> None:
-        self._deleted: Set[str] = frozenset()
+    def __init__(self, corpus: Set[str] | None = None) -> None:
+        """None where nobody follows the uploads: all that the index holds may be found."""
+        self._corpus = corpus
         self._known: _Known | None = None
         self._joined: dict[tuple[str, frozenset[str]], tuple[Mask, Mask]] = {}
 
-    def put(self, deleted: Set[str], index: Index, mask: NDArray[np.bool_] | None) -> None:
-        """From now on nothing of these files is found; the mask is that of the index in force."""
-        self._deleted = deleted
+    def holds(self, corpus: Set[str], index: Index) -> bool:
+        """Whether the mask of these is known."""
+        return self._corpus == corpus and self._known is not None and self._known.index is index
+
+    def put(self, corpus: Set[str], index: Index, mask: NDArray[np.bool_] | None) -> None:
+        """From now on no upload beside these is found; the mask is that of the index in force."""
+        self._corpus = corpus
         self._known = _Known(index, mask)
 
     def mask(self, index: Index, closed: frozenset[str] = frozenset()) -> NDArray[np.bool_] | None:
@@ -49,8 +54,8 @@ class Visible:
         return known[1]
 
     def _left(self, index: Index) -> Mask | None:
-        if not self._deleted:
+        if self._corpus is None:
             return None
         if self._known is None or self._known.index is not index:
-            self._known = _Known(index, open_chunks(index, self._deleted))
+            self._known = _Known(index, open_chunks(index, self._corpus))
         return self._known.mask
