@@ -7,21 +7,17 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from pydantic import ValidationError
-
-from tailhold_api.codec import load
-from tailhold_api.sources import UPLOADS, Uploads
+from tailhold_api.sources import Uploads
 from tailhold_server.content import Contents, Index
 from tailhold_server.errors import Failure, ServeError, invalid
-from tailhold_server.handlers.documents import Attributes, Scalar, attributes_of, file_id, filename, open_chunks
+from tailhold_server.handlers.documents import Attributes, open_chunks
+from tailhold_server.handlers.stored import FileState, Seen, StoredFile, reported, stored_files, texts_of
 from tailhold_server.handlers.visible import Visible
-from tailhold_server.ingest.report import BuildReport, DocumentFailure, Why
+from tailhold_server.ingest.report import DocumentFailure
 from tailhold_server.uploads.entry import About, Added
 from tailhold_server.uploads.folder import Batch, Folder
 from tailhold_server.uploads.incoming import Incoming
@@ -32,38 +28,6 @@ MOST_IN_BATCH = 2000
 NOT_TAKEN = "This pipeline takes no uploads: `corpus.uploads` is not set in its spec."
 
 Value = TypeVar("Value")
-
-
-class FileState(StrEnum):
-    """How far a document is."""
-
-    IN_PROGRESS = "in_progress"
-    COMPLETED = "completed"
-    CANCELLED = "cancelled"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True)
-class StoredFile:
-    """A document of the vector store."""
-
-    file_id: str
-    filename: str
-    state: FileState
-    created_at: int
-    """0 for documents of the spec's own sources: nobody knows."""
-    bytes: int
-    attributes: Attributes
-    failure: DocumentFailure | None = None
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """One look at the uploads, beside the snapshot in force."""
-
-    index: Index
-    corpus: Mapping[str, tuple[About, Added]] = field(default_factory=dict)
-    failures: Mapping[str, DocumentFailure] = field(default_factory=dict)
 
 
 class VectorStore:
@@ -184,7 +148,7 @@ class VectorStore:
     async def all_stored(self, closed: frozenset[str] = frozenset()) -> list[StoredFile]:
         """All documents, uploaded or not, beside those of sources that are closed to who asks."""
         seen = await self._look()
-        stored = await asyncio.to_thread(_stored, seen)
+        stored = await asyncio.to_thread(stored_files, seen)
         return [each for each in stored if each.attributes["source"] not in closed] if closed else stored
 
     async def counts(self, closed: frozenset[str] = frozenset()) -> tuple[Counter[FileState], int]:
@@ -196,7 +160,7 @@ class VectorStore:
         """The passages of a document, in their order. Raises ServeError."""
         await self.stored(name, closed)
         index = self._contents.current.index
-        return await asyncio.to_thread(_texts, index, name)
+        return await asyncio.to_thread(texts_of, index, name)
 
     # Batches
 
@@ -239,7 +203,7 @@ class VectorStore:
 
     # One look
 
-    async def _look(self) -> _Seen:
+    async def _look(self) -> Seen:
         """What a look that began later has put is not taken back by one that ends later."""
         self._looks += 1
         number, index = self._looks, self._contents.current.index
@@ -255,49 +219,16 @@ class VectorStore:
             self.staged = staged_digest(corpus)
         return seen
 
-    def _seen(self, index: Index) -> _Seen:
+    def _seen(self, index: Index) -> Seen:
         if self._folder is None:
-            return _Seen(index)
-        return _Seen(index, self._folder.corpus(), self._failures(index.build))
+            return Seen(index)
+        return Seen(index, self._folder.corpus(), self._failures(index.build))
 
     def _failures(self, build: str) -> Mapping[str, DocumentFailure]:
         """Of the build that made the snapshot, by the ids of uploads."""
         if build not in self._reports:
-            self._reports = {build: _reported(self._builds / f"{build}.json")}
+            self._reports = {build: reported(self._builds / f"{build}.json")}
         return self._reports[build]
-
-
-def _stored(seen: _Seen) -> list[StoredFile]:
-    chunks = seen.index.chunks
-    indexed = {file_id(each): each for place, each in enumerate(chunks.documents) if place not in chunks.gone}
-    own = [
-        StoredFile(name, filename(each), FileState.COMPLETED, 0, 0, attributes_of(each, {}))
-        for name, each in indexed.items()
-        if each.source != UPLOADS
-    ]
-    return own + [_upload(seen, name, name in indexed) for name in seen.corpus]
-
-
-def _upload(seen: _Seen, name: str, indexed: bool) -> StoredFile:
-    (about, added), failed = seen.corpus[name], seen.failures.get(name)
-    state = FileState.COMPLETED if indexed else FileState.FAILED if failed else FileState.IN_PROGRESS
-    shown: dict[str, Scalar] = {**added.attributes, "source": UPLOADS}
-    return StoredFile(name, about.filename, state, added.created_at, about.bytes, shown, None if indexed else failed)
-
-
-def _texts(index: Index, name: str) -> list[str]:
-    chunks, of = index.chunks, index.chunks.document_of
-    places = {place for place, each in enumerate(chunks.documents) if file_id(each) == name} - chunks.gone
-    return [chunks.text(at) for at in range(len(of)) if int(of[at]) in places]
-
-
-def _reported(path: Path) -> Mapping[str, DocumentFailure]:
-    try:
-        report = load(BuildReport, path.read_bytes())
-    except (OSError, ValidationError):
-        return {}
-    own = (each for each in report.failures if each.path.startswith(f"{UPLOADS}/"))
-    return {each.path.split("/")[1]: each for each in own if each.reason is not Why.EMPTY_SOURCE}
 
 
 def _check(is_there: bool) -> None:

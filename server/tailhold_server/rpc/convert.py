@@ -9,7 +9,7 @@ from google.protobuf.struct_pb2 import Struct, Value
 from tailhold_server.citations import Citation
 from tailhold_server.handlers.documents import Attributes
 from tailhold_server.handlers.search import Hit
-from tailhold_server.handlers.store import FileState, StoredFile
+from tailhold_server.handlers.stored import FileState, StoredFile
 from tailhold_server.pipeline import Answer, Prepared, Step
 from tailhold_server.routes.chat.protocol import ChatRequest, parse
 from tailhold_server.routes.reading import read

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from tailhold_server.errors import Failure, ServeError, invalid
-from tailhold_server.handlers.store import StoredFile, VectorStore
+from tailhold_server.handlers.store import VectorStore
+from tailhold_server.handlers.stored import StoredFile
 from tailhold_server.routes.files import limited
 from tailhold_server.rpc import convert
 from tailhold_server.rpc import rag_pb2 as api
