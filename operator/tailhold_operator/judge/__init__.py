@@ -1,0 +1,1 @@
+"""Whether a revision keeps its promise: evidence from counts of requests, and a verdict that says why."""
