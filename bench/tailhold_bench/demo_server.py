@@ -15,13 +15,15 @@ import httpx
 import yaml
 
 from tailhold.demo import EMBEDDER, GENERATOR, ensure_models
-from tailhold.serve import cache_folder
+from tailhold.places import cache_folder
 
 _PACKAGES = ("crds", "operator", "server", "cli", "local", "bench")
 _SERVE = (
-    "import sys; from pathlib import Path; from tailhold.serve import serve; a = sys.argv[1:]\n"
-    "if __name__ == '__main__': sys.exit(serve(Path(a[0]), None, None, '127.0.0.1', int(a[1]), int(a[2])))"
+    "import inspect, sys; from pathlib import Path; from tailhold.serve import serve; a = sys.argv[1:]\n"
+    "rpc = {'grpc_port': int(a[3])} if 'grpc_port' in inspect.signature(serve).parameters else {}\n"
+    "if __name__ == '__main__': sys.exit(serve(Path(a[0]), None, None, '127.0.0.1', int(a[1]), int(a[2]), **rpc))"
 )
+"""Trees of before gRPC have no such port."""
 _NOTES = {
     "hours.md": "# Office hours\n\nThe office closes at 18:00 and opens at eight.\n",
     "badges.md": "# Badges\n\nBadges of visitors are renewed in May, at the reception.\n",
@@ -70,7 +72,7 @@ def prepare(folder: Path, **parts: Any) -> None:
 @contextmanager
 def serving(folder: Path, tree: Path = ROOT) -> Iterator[Served]:
     """The server of a tree of sources over a prepared folder, until the block ends."""
-    port, internal = _free_port(), _free_port()
+    port, internal, rpc = _free_port(), _free_port(), _free_port()
     environment = {
         "TAILHOLD_CLAIMS": str(folder / "claims"),
         "TAILHOLD_CONFIG_MAPS": str(folder / "configmaps"),
@@ -79,7 +81,7 @@ def serving(folder: Path, tree: Path = ROOT) -> Iterator[Served]:
     began = time.monotonic()
     with (folder / "log").open("wb") as out:
         process = subprocess.Popen(
-            [sys.executable, "-c", _SERVE, str(folder / "pipeline.yaml"), str(port), str(internal)],
+            [sys.executable, "-c", _SERVE, str(folder / "pipeline.yaml"), str(port), str(internal), str(rpc)],
             env={**os.environ, **environment},
             stdout=out,
             stderr=subprocess.STDOUT,

@@ -16,7 +16,11 @@ _GENERATOR = "The generator itself"
 
 def load(
     url: Annotated[
-        str, typer.Option(help="Where the pipeline is served, ending in /v1.", rich_help_panel=_TARGET)
+        str,
+        typer.Option(
+            help="Where the pipeline is served, ending in /v1; grpc://HOST:PORT, with TLS grpcs://, for its gRPC.",
+            rich_help_panel=_TARGET,
+        ),
     ] = "http://127.0.0.1:8000/v1",
     rate: Annotated[
         float,
@@ -114,7 +118,9 @@ def load(
     model: Annotated[
         str | None, typer.Option(help="Name of the model, for servers that ask for one.", rich_help_panel=_TARGET)
     ] = None,
-    usage: Annotated[bool, typer.Option(help="Ask the server for token counts.", rich_help_panel=_TARGET)] = True,
+    usage: Annotated[
+        bool, typer.Option(help="Ask the server for token counts, which gRPC always gives.", rich_help_panel=_TARGET)
+    ] = True,
     api_key: Annotated[
         str | None,
         typer.Option(
@@ -173,6 +179,8 @@ def load(
       tailhold load --objective ttft=500ms@95 --objective e2e=2s@99
     Before and after a change, once with -o before:
       tailhold load -o after --compare before/load.json
+    Over gRPC, with a key and TLS:
+      tailhold load --url grpcs://127.0.0.1:9000 --ca-file ca.pem
     How much can it take?
       tailhold load --find-capacity --objective ttft=1s@95
 

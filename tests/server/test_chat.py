@@ -97,6 +97,45 @@ async def test_usage_comes_when_asked_and_breaks_nobody_else(options: dict[str, 
     assert all(len(chunk["choices"]) == 1 for chunk in chunks)
 
 
+@pytest.mark.parametrize("continuous", [True, False, None])
+async def test_usage_is_in_every_chunk_when_asked_as_vllm_is(continuous: bool | None) -> None:
+    """C53."""
+    options = {"include_usage": True, "continuous_usage_stats": continuous}
+    async with running() as server:
+        chunks = events((await server.ask(stream=True, stream_options=options)).text)
+    *before, last = chunks
+    if not continuous:
+        assert all(chunk["usage"] is None for chunk in before)
+        return
+    counts = [chunk["usage"]["completion_tokens"] for chunk in chunks]
+    assert counts[0] == 0
+    assert counts == sorted(counts)
+    assert before[-1]["usage"] == last["usage"]
+    for chunk in chunks:
+        used = chunk["usage"]
+        assert used["prompt_tokens"] == last["usage"]["prompt_tokens"] > 0
+        assert used["total_tokens"] == used["prompt_tokens"] + used["completion_tokens"]
+
+
+@pytest.mark.parametrize("include", [{}, {"include_usage": False}, {"include_usage": None}])
+async def test_usage_in_every_chunk_is_nothing_where_none_was_asked_for(include: dict[str, Any]) -> None:
+    """As with vLLM. C53."""
+    async with running() as server:
+        options = {"continuous_usage_stats": True, **include}
+        chunks = events((await server.ask(stream=True, stream_options=options)).text)
+        assert all("usage" not in chunk and len(chunk["choices"]) == 1 for chunk in chunks)
+
+
+async def test_how_usage_is_asked_for_is_a_boolean() -> None:
+    async with running() as server:
+        for told in ("yes", 1):
+            refused = await server.ask(stream=True, stream_options={"continuous_usage_stats": told})
+            assert refused.status_code == 400
+            assert refused.json()["error"]["param"] == "stream_options.continuous_usage_stats"
+        schema = (await server.public.get("/openapi.json")).json()["components"]["schemas"]["StreamOptions"]
+    assert {"include_usage", "continuous_usage_stats"} <= schema["properties"].keys()
+
+
 async def test_usage_counts_the_retrieved_tokens() -> None:
     """C53."""
     async with running() as server:

@@ -9,6 +9,9 @@ from urllib.parse import urlsplit
 from tailhold_bench.load.errors import LoadError
 
 OWN_TARGET = "--this-target-is-mine"
+_FORMS = "http://HOST:PORT/v1 or https://HOST:PORT/v1, or grpc://HOST:PORT or grpcs://HOST:PORT (with TLS)"
+_TLS = ("https", "grpcs")
+_GRPC = ("grpc", "grpcs")
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,7 @@ class Endpoint:
     port: int
     is_tls: bool
     path: str
+    is_grpc: bool = False
 
     @property
     def host_header(self) -> str:
@@ -29,17 +33,19 @@ class Endpoint:
 
 
 def endpoint(url: str, *, is_own: bool) -> Endpoint:
-    """Read and look up a URL that ends in /v1. Raises LoadError."""
+    """Read and look up a URL that ends in /v1, or one of gRPC. Raises LoadError."""
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
         raise LoadError(f"--url {url!r}: {error}") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise LoadError(f"--url {url!r}: write http://HOST:PORT/v1 or https://HOST:PORT/v1")
+    if parts.scheme not in ("http", "https", *_GRPC) or not parts.hostname:
+        raise LoadError(f"--url {url!r}: write {_FORMS}")
     if parts.username or parts.query or parts.fragment:
         raise LoadError(f"--url {url!r}: no user, query or fragment; keys go into --api-key")
-    is_tls = parts.scheme == "https"
+    is_tls, is_grpc = parts.scheme in _TLS, parts.scheme in _GRPC
+    if is_grpc and (port is None or parts.path.strip("/")):
+        raise LoadError(f"--url {url!r}: a gRPC server has a port and no path: write {parts.scheme}://HOST:PORT")
     port = port or (443 if is_tls else 80)
     addresses = _looked_up(url, parts.hostname, port)
     far = [each for each in addresses if not is_near(each)]
@@ -48,7 +54,7 @@ def endpoint(url: str, *, is_own: bool) -> Endpoint:
             f"--url {url!r}: {far[0]} is neither this machine nor a private network. A load test of somebody else's "
             f"server is an attack; if it is yours, say so with {OWN_TARGET}"
         )
-    return Endpoint(parts.hostname, _listening(addresses, port), port, is_tls, parts.path.rstrip("/"))
+    return Endpoint(parts.hostname, _listening(addresses, port), port, is_tls, parts.path.rstrip("/"), is_grpc)
 
 
 def is_near(address: str) -> bool:

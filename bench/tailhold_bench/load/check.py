@@ -34,10 +34,11 @@ def check(lag_p99: float, median: float, cpu_shares: Sequence[float], bounds: Bo
     if math.isnan(lag_p99):
         faults.append("nothing was sent")
     elif lag_p99 > bound:
-        faults.append(f"p99 of its lag {1000 * lag_p99:.2f} ms, allowed {1000 * bound:.2f} ms")
+        faults.append(f"{1000 * lag_p99:.2f} ms late at p99, allowed {1000 * bound:.2f} ms")
     if cpu_shares and max(cpu_shares) > bounds.cpu_share:
         faults.append(f"{max(cpu_shares):.0%} of a core in one process, allowed {bounds.cpu_share:.0%}")
     if faults:
         advice = "use --processes, a machine of its own, or a lower rate"
         return Checked(False, bound, f"the generator was too slow: results invalid ({'; '.join(faults)}); {advice}")
-    return Checked(True, bound, f"the generator kept up: p99 of its lag {1000 * lag_p99:.2f} ms of {1000 * bound:.2f}")
+    said = f"the generator kept up: {1000 * lag_p99:.2f} ms late at p99, allowed {1000 * bound:.2f} ms"
+    return Checked(True, bound, said)

@@ -15,6 +15,7 @@ from tailhold_bench.load.comparing import compare, different_loads
 from tailhold_bench.load.conducting import Run, conduct
 from tailhold_bench.load.errors import LoadError
 from tailhold_bench.load.generator import Generator, Limits
+from tailhold_bench.load.hints import with_hint
 from tailhold_bench.load.live import Progress
 from tailhold_bench.load.machine import this_machine
 from tailhold_bench.load.objectives import Verdict
@@ -76,8 +77,7 @@ def try_once(target: TargetSettings, url: str) -> None:
     sample = asyncio.run(_tried(target))
     if sample.outcome in (Outcome.OK, Outcome.SHED):
         return
-    hint = "" if url.rstrip("/").endswith("/v1") else "; the URL ends in /v1"
-    raise LoadError(f"--url {url}: a first question was not answered: {sample.detail}{hint}")
+    raise LoadError(f"--url {url}: the first question was not answered: {with_hint(sample.detail, url)}")
 
 
 async def _tried(settings: TargetSettings) -> Sample:

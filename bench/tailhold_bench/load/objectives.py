@@ -32,8 +32,12 @@ class Objective:
     percent: float
 
     def __str__(self) -> str:
-        limit = f"{self.limit_seconds * 1000:g}ms" if self.limit_seconds < 1 else f"{self.limit_seconds:g}s"
-        return f"{self.latency}={limit}@{self.percent:g}"
+        return f"{self.latency}={self.limit}@{self.percent:g}"
+
+    @property
+    def limit(self) -> str:
+        """As it is written."""
+        return f"{self.limit_seconds * 1000:g}ms" if self.limit_seconds < 1 else f"{self.limit_seconds:g}s"
 
     @property
     def least_samples(self) -> int:
@@ -59,16 +63,18 @@ class Judged:
         return self.share.low >= wanted if self.verdict is Verdict.PASS else self.share.high < wanted
 
     def __str__(self) -> str:
-        got = f"{100 * self.good / self.total:.2f} %" if self.total else "none"
-        counts = f"{self.good} of {self.total} requests ({got}; 95 % interval {self._interval()})"
-        return f"{self.objective}: {self.verdict}: {counts}{self._doubt()}"
-
-    def _interval(self) -> str:
-        return f"{100 * self.share.low:.2f} to {100 * self.share.high:.2f}"
+        wanted = self.objective
+        if not self.total:
+            return f"{wanted}: {self.verdict}: no request has this time"
+        return (
+            f"{wanted}: {self.verdict}: {100 * self.good / self.total:.2f} % of requests ({self.good} of {self.total}) "
+            f"were within {wanted.limit}, wanted {wanted.percent:g} % (95 % interval of the share: "
+            f"{100 * self.share.low:.2f} to {100 * self.share.high:.2f} %){self._doubt()}"
+        )
 
     def _doubt(self) -> str:
         if self.verdict is Verdict.UNDECIDED:
-            return f"; at least {self.objective.least_samples} requests are needed"
+            return f"; too few to tell: at least {self.objective.least_samples} requests are needed"
         return "" if self.is_shown else "; so close that another run may say otherwise: measure longer"
 
 

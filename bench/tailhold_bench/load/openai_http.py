@@ -224,7 +224,9 @@ def _tls(settings: HttpSettings) -> ssl.SSLContext | None:
 
 
 def _why(error: OSError) -> str:
-    return os.strerror(error.errno) if error.errno and not isinstance(error, ssl.SSLError) else str(error)
+    if error.errno and not isinstance(error, ssl.SSLError):
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__
 
 
 def _message(body: bytes) -> str:

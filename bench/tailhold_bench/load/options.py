@@ -14,6 +14,7 @@ from tailhold_bench.load.objectives import Objective, parse_objective
 from tailhold_bench.load.openai_http import HttpSettings
 from tailhold_bench.load.questions import DEMO_TEXT, asked, corpus_words, from_file, from_words, with_repeats
 from tailhold_bench.load.schedule import Schedule, schedule
+from tailhold_bench.load.target import TargetSettings
 from tailhold_bench.load.traces import read_trace
 from tailhold_bench.load.words import lengths, seconds, shape
 
@@ -82,19 +83,15 @@ class Options:
         """Raises LoadError."""
         return tuple(parse_objective(each) for each in self.objectives)
 
-    def target(self) -> HttpSettings:
+    def target(self) -> TargetSettings:
         """Raises LoadError."""
         if self.ca_file and not self.ca_file.is_file():
             raise LoadError(f"--ca-file {self.ca_file}: no such file; it holds certificates in PEM form")
         where = endpoint(self.url, is_own=self.this_target_is_mine)
-        return HttpSettings(
-            where,
-            self.model,
-            self.api_key,
-            str(self.ca_file) if self.ca_file else None,
-            self.temperature,
-            self.usage,
-        )
+        trusted = str(self.ca_file) if self.ca_file else None
+        if where.is_grpc:
+            return _grpc(where, self.model, self.api_key, trusted, self.temperature)
+        return HttpSettings(where, self.model, self.api_key, trusted, self.temperature, self.usage)
 
     def schedule(self) -> Schedule:
         """All that will be sent. Raises LoadError."""
@@ -134,6 +131,15 @@ class Options:
             with_repeats(fresh, self.repeat_share, self.seed), lengths(self.max_tokens, "--max-tokens"), self.seed
         )
         return schedule(arrivals(pieces, self.arrivals, self.seed), said, self.requests)
+
+
+def _grpc(*told: Any) -> TargetSettings:
+    """Its library is slow to import, and wanted for this alone."""
+    try:
+        from tailhold_bench.load.rag_grpc import GrpcSettings
+    except ModuleNotFoundError as error:
+        raise LoadError(f"--url: {error.name} is missing: install tailhold[bench]") from None
+    return GrpcSettings(*told)
 
 
 def _camel(name: str) -> str:

@@ -19,6 +19,16 @@ NAMES = {
     Latency.TPOT: "per further token",
 }
 
+_NOT_ANSWERED = {
+    Outcome.SHED: "the server said that it was full",
+    Outcome.ERROR: "refused, or no connection",
+    Outcome.TIMEOUT: "given up",
+    Outcome.CUT: "an answer without an end",
+    Outcome.UNFINISHED: "under way when the run was stopped",
+    Outcome.UNSENT: "more than --max-in-flight",
+}
+"""What each word means."""
+
 
 def print_report(console: Console, report: LoadReport) -> None:
     """Counts, latencies with intervals, stages, objectives, and whether the generator kept up."""
@@ -36,31 +46,34 @@ def print_report(console: Console, report: LoadReport) -> None:
 
 def lines(report: LoadReport) -> Iterator[str]:
     """What is said in sentences."""
-    counts = report.outcomes
-    total = sum(counts.values())
-    rest = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count and outcome is not Outcome.OK)
-    yield f"{total} requests in {report.rates.seconds:.1f} s, {counts[Outcome.OK]} answered" + (
-        f", {rest}" * bool(rest)
-    )
+    yield from _counts(report)
     if report.interrupted:
         yield "stopped by Ctrl-C: what was under way counts as unfinished"
-    tokens = report.rates.output_tokens
-    yield f"{report.rates.due:.2f} due a second, {report.rates.answered:.2f} answered" + (
-        f", {tokens:.1f} tokens a second" if tokens is not None else ""
-    )
     little = report.in_flight.little_mean_seconds
     if little is not None:
-        peak = report.in_flight.little_peak_seconds or 0.0
         yield (
-            f"in flight {report.in_flight.mean:.2f} on average, {report.in_flight.peak} at the peak; by Little's law "
-            f"a request stays {little:.3f} s, and {peak:.2f} s if the peak were the rule"
+            f"under way at once: {report.in_flight.mean:.2f} on average, {report.in_flight.peak} at most; by Little's "
+            f"law a request stays {shown(1000 * little)} ms on average"
         )
     if traces := slowest_traces(report):
         yield f"traces of the slowest: {', '.join(traces)}"
     for fault in report.faults[:5]:
         yield f"  {fault.count} x {fault.outcome}: {fault.detail}"
     if len(report.faults) > 5:
-        yield f"  and {len(report.faults) - 5} more kinds of fault, in the JSON file"
+        yield f"  and {len(report.faults) - 5} more kinds of fault; with -o they stand in load.json"
+
+
+def _counts(report: LoadReport) -> Iterator[str]:
+    """Offered, then what came of it: each with the time that its rate is over."""
+    counts, rates = report.outcomes, report.rates
+    total = sum(counts.values())
+    offered = f": {rates.due:.2f} a second" if rates.due is not None else ""
+    yield f"offered: {total} requests in {rates.due_seconds:.1f} s{offered}"
+    tokens = f", {rates.output_tokens:.1f} tokens a second" if rates.output_tokens is not None else ""
+    until = ", until the last answer came" if rates.seconds > rates.due_seconds else ""
+    yield f"answered: {counts[Outcome.OK]} in {rates.seconds:.1f} s{until}: {rates.answered:.2f} a second{tokens}"
+    if rest := [f"{counts[each]} {each} ({about})" for each, about in _NOT_ANSWERED.items() if counts[each]]:
+        yield f"not answered: {', '.join(rest)}"
 
 
 def slowest_traces(report: LoadReport, count: int = 3) -> list[str]:

@@ -148,16 +148,18 @@ class ObjectiveReport(_Data):
 
 
 class Rates(_Data):
-    """Over the time in which requests were due, after warm-up."""
+    """What was offered beside what came of it, after warm-up; each over a time of its own."""
 
+    due_seconds: float
+    """From when the first request was due to when the last one was, and a mean gap more: the time of the offer."""
+    due: float | None
+    """Requests a second over `dueSeconds`: what was offered. null where there are not two."""
     seconds: float
-    """From the first that was due to the last."""
-    due: float
-    """Requests a second."""
+    """From when the first request was sent to the end of the last answer, and at least `dueSeconds`."""
     answered: float
-    """The same of those that were answered."""
+    """Answers a second over `seconds`, never above `due`: the less, the further the server fell behind."""
     output_tokens: float | None
-    """Tokens a second, where the server counts them."""
+    """Tokens of these answers a second over `seconds`, where the server counts them."""
 
 
 class InFlight(_Data):
@@ -274,17 +276,29 @@ def report_of(samples: Sequence[Sample], setting: Setting, objectives: Sequence[
 
 
 def _rates(samples: Sequence[Sample]) -> Rates:
-    seconds = samples[-1].due - samples[0].due if len(samples) > 1 else 0.0
-    gaps = max(1, len(samples) - 1)
-    per_second = gaps / seconds / len(samples) if seconds else 0.0
+    due_seconds = _due_seconds(samples)
     answered = [s for s in samples if s.outcome is Outcome.OK]
     tokens = [s.output_tokens for s in answered if s.output_tokens is not None]
+    seconds = max(due_seconds, _seconds_at_work(samples))
     return Rates(
+        due_seconds=due_seconds,
+        due=len(samples) / due_seconds if due_seconds else None,
         seconds=seconds,
-        due=len(samples) * per_second,
-        answered=len(answered) * per_second,
-        output_tokens=sum(tokens) * per_second if tokens else None,
+        answered=len(answered) / seconds if seconds else 0.0,
+        output_tokens=sum(tokens) / seconds if tokens and seconds else None,
     )
+
+
+def _due_seconds(samples: Sequence[Sample]) -> float:
+    """The last request has its share of time like each before it."""
+    return (samples[-1].due - samples[0].due) * len(samples) / (len(samples) - 1) if len(samples) > 1 else 0.0
+
+
+def _seconds_at_work(samples: Sequence[Sample]) -> float:
+    """A server that is behind still answers when no more is due: that time counts too."""
+    begun = [s.begun for s in samples if s.begun is not None]
+    ended = [s.ended for s in samples if s.outcome is Outcome.OK and s.ended is not None]
+    return max(ended) - min(begun) if begun and ended else 0.0
 
 
 def _latency(values: Values, kind: Latency) -> LatencyReport:

@@ -9,10 +9,11 @@ class Outcome(StrEnum):
 
     OK = "ok"
     SHED = "shed"
-    """Refused with 429: the server says that it is full."""
+    """Refused with 429, over gRPC with RESOURCE_EXHAUSTED: the server says that it is full."""
     ERROR = "error"
     """Another status, an error in the stream, or no connection."""
     TIMEOUT = "timeout"
+    """No answer within the time that was given to it, by the generator or, over gRPC, by the server."""
     CUT = "cut"
     """The stream ended before the answer did."""
     UNFINISHED = "unfinished"

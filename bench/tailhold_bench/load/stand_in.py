@@ -98,7 +98,10 @@ class _Connection(asyncio.Protocol):
             self._task.cancel()
 
     def data_received(self, data: bytes) -> None:
-        self._parser.feed_data(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            self._transport.abort()
 
     def on_body(self, body: bytes) -> None:
         self._body += body

@@ -114,6 +114,10 @@ class VectorStore:
         """One of them and its bytes, for the caller to close. Raises ServeError."""
         return _known(await asyncio.to_thread(self.folder.content, name), "file")
 
+    async def check_there(self, name: str) -> None:
+        """Raises ServeError where there is no such file, not even a damaged one."""
+        _check(await asyncio.to_thread(self.folder.is_there, name))
+
     async def remove(self, name: str) -> None:
         """Delete it, damaged or not: nothing of it is found any more. Raises ServeError."""
         _check(await asyncio.to_thread(self.folder.remove, name))
@@ -209,7 +213,7 @@ class VectorStore:
         number, index = self._looks, self._contents.current.index
         seen = await asyncio.to_thread(self._seen, index)
         corpus = seen.corpus.keys()
-        if self._folder is not None and not self.visible.holds(corpus, index):
+        if self._folder is not None and not self.visible.knows(corpus, index):
             mask = await asyncio.to_thread(open_chunks, index, corpus)
             if number > self._last_put:
                 self.visible.put(corpus, index, mask)

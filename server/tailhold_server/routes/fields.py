@@ -49,7 +49,10 @@ CHAT: Fields = {
     ),
     "model": _honoured("The pipeline's name or `generator.servedName`; left out or empty, the pipeline."),
     "stream": _honoured("Server-sent events, sources first."),
-    "stream_options": _honoured("`include_usage`; `include_obfuscation` is accepted and adds nothing."),
+    "stream_options": _honoured(
+        "`include_usage`; with it vLLM's `continuous_usage_stats` gives every chunk the tokens until then."
+        " `include_obfuscation` is accepted and adds nothing."
+    ),
     "max_completion_tokens": _honoured(
         "At least 1; clamped to the room that the prompt leaves. Wins over `max_tokens`."
     ),

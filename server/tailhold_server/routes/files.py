@@ -11,7 +11,9 @@ from starlette.types import Receive, Scope, Send
 
 from tailhold_api.sources import UPLOADS
 from tailhold_server.access.caller import Caller, caller_of
+from tailhold_server.audit.events import Action, File
 from tailhold_server.errors import Failure, ServeError, invalid
+from tailhold_server.recording import named, record_files, uploaded
 from tailhold_server.routes.fields import FILES
 from tailhold_server.routes.multipart import KIND, FormReader
 from tailhold_server.routes.paging import Order, page, page_body
@@ -39,6 +41,9 @@ def files_router(service: Service) -> APIRouter:
     """The routes over a service."""
     router = APIRouter(dependencies=[Depends(uploads_open(service))])
 
+    async def record(request: Request, action: Action, *files: File) -> None:
+        await record_files(service, action, "files", caller_of(request.scope), files)
+
     @router.post(PATH, openapi_extra={"requestBody": _BODY})
     async def upload(request: Request) -> dict[str, Any]:
         """Keep a file. The same name and bytes are the same file, however often it is sent."""
@@ -49,6 +54,7 @@ def files_router(service: Service) -> APIRouter:
             form = await reader.read(request.stream())
             purpose = _purpose(form.fields)
             name, about = await store.keep(incoming, checked_name(form.filename or "", "file"), purpose)
+        await record(request, Action.UPLOADED, uploaded(name, about))
         return file_body(name, about)
 
     @router.get(PATH)
@@ -70,14 +76,17 @@ def files_router(service: Service) -> APIRouter:
         return file_body(file_id, await service.handlers.store.file(file_id))
 
     @router.get(PATH + "/{file_id}/content", response_class=Response, responses={200: {"content": {_BYTES: {}}}})
-    async def content(file_id: str) -> Response:
+    async def content(file_id: str, request: Request) -> Response:
         """Its bytes. A browser saves them and runs nothing of them."""
-        about, file = await service.handlers.store.content(file_id)
-        return _Bytes(about, file)
+        store = service.handlers.store
+        await record(request, Action.READ, uploaded(file_id, await store.file(file_id)))
+        return _Bytes(*await store.content(file_id))
 
     @router.delete(PATH + "/{file_id}")
-    async def delete(file_id: str) -> dict[str, Any]:
+    async def delete(file_id: str, request: Request) -> dict[str, Any]:
         """Delete it, in the vector store too: nothing of it is found from now on."""
+        await service.handlers.store.check_there(file_id)
+        await record(request, Action.DELETED, *await named(service, [file_id]))
         await service.handlers.store.remove(file_id)
         return {"id": file_id, "object": "file", "deleted": True}
 

@@ -1,7 +1,7 @@
 """Documents that come in pieces."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from tailhold_server.errors import Failure, ServeError, invalid
 from tailhold_server.handlers.store import VectorStore
@@ -9,13 +9,16 @@ from tailhold_server.handlers.stored import StoredFile
 from tailhold_server.routes.files import limited
 from tailhold_server.rpc import convert
 from tailhold_server.rpc import rag_pb2 as api
+from tailhold_server.uploads.entry import About
 from tailhold_server.uploads.names import checked_name
 
 _PURPOSE = "user_data"
+Record = Callable[[str, About], Awaitable[None]]
+"""Called with each file that has come, before it is part of the corpus."""
 
 
 async def ingest(
-    store: VectorStore, parts: AsyncIterator[api.IngestRequest], receive_seconds: float
+    store: VectorStore, parts: AsyncIterator[api.IngestRequest], receive_seconds: float, record: Record
 ) -> list[StoredFile]:
     """All documents, kept one by one. What was kept before an error stays; of the one that comes nothing does.
 
@@ -29,7 +32,8 @@ async def ingest(
             take = limited(incoming, store.limits.max_file_mebibytes << 20)
             while (part := await _next(parts, receive_seconds)) and part.WhichOneof("part") != "document":
                 await asyncio.to_thread(take, part.data)
-            name, _ = await store.keep(incoming, document.filename, _PURPOSE)
+            name, about = await store.keep(incoming, document.filename, _PURPOSE)
+        await record(name, about)
         kept.append(await store.add(name, convert.attributes(document)))
     return kept
 

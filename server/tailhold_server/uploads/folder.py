@@ -6,6 +6,7 @@ coming/           what is being uploaded or taken away; a crash leaves something
 """
 
 import logging
+import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -117,6 +118,11 @@ class Folder:
     def path(self, name: str) -> Path:
         """Where its bytes are."""
         return self._files / name / CONTENT
+
+    def is_there(self, name: str) -> bool:
+        """Whether there is anything of that name, damaged or not."""
+        with asked():
+            return is_id(name) and os.path.lexists(self._files / name)
 
     def remove(self, name: str) -> bool:
         """Take a file away, damaged or not, and its place in the corpus with it. Whether there was one."""

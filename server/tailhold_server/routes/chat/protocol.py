@@ -1,7 +1,7 @@
 """OpenAI's request for a chat completion: small and closed; what is not carried out is refused by name."""
 
 import json
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -41,10 +41,22 @@ class ChatMessage(Wire):
     tool_calls: Annotated[list[Any], Field(max_length=0)] | None = None
 
 
+class Usage(Enum):
+    """Which chunks of a stream say how many tokens there were."""
+
+    NOWHERE = auto()
+    LAST = auto()
+    """A chunk of its own after the answer; it is null on those before."""
+    EVERYWHERE = auto()
+    """That chunk, and each before it, with what was written until then."""
+
+
 class StreamOptions(Wire):
-    """How a stream ends."""
+    """What a stream says beside the answer."""
 
     include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+    """As vLLM has it: it adds to `include_usage`, and is nothing without it."""
     include_obfuscation: bool | None = None
 
 
@@ -111,9 +123,12 @@ class ChatRequest(Wire):
         return stop
 
     @property
-    def wants_usage(self) -> bool:
-        """Whether a stream ends with a usage chunk."""
-        return bool(self.stream_options and self.stream_options.include_usage)
+    def usage(self) -> Usage:
+        """Where a stream has its usage."""
+        asked = self.stream_options
+        if not self.stream or asked is None or not asked.include_usage:
+            return Usage.NOWHERE
+        return Usage.EVERYWHERE if asked.continuous_usage_stats else Usage.LAST
 
 
 def parse(body: bytes) -> ChatRequest:

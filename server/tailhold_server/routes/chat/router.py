@@ -19,7 +19,7 @@ from tailhold_server.errors import ServeError
 from tailhold_server.pipeline import Answer
 from tailhold_server.ports import TokenOdds
 from tailhold_server.question import Question
-from tailhold_server.routes.chat.protocol import ChatRequest, parse, question
+from tailhold_server.routes.chat.protocol import ChatRequest, Usage, parse, question
 from tailhold_server.routes.chat.wire import Frame, completion, first_chunk, step_chunk, usage_chunk
 from tailhold_server.routes.envelope import envelope
 from tailhold_server.routes.reading import body_of, json_body
@@ -61,7 +61,7 @@ class Completion(Response):
         super().__init__()
         self._service = service
         self._is_streamed = bool(asked.stream)
-        self._wants_usage = self._is_streamed and asked.wants_usage
+        self._usage = asked.usage
         self._told = Told(
             "chat",
             put,
@@ -93,7 +93,7 @@ class Completion(Response):
                 int(time.time()),
                 self._told.model,
                 asking.revision,
-                self._wants_usage,
+                self._usage,
                 asking.trace,
             )
             await (self._stream if self._is_streamed else self._whole)(asking, answering.answer, frame, send)
@@ -123,7 +123,7 @@ class Completion(Response):
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         pulse = Pulse(send, self._service.comment_seconds)
         try:
-            await pulse.send(sse.event(first_chunk(frame, answer.prepared)))
+            await pulse.send(sse.event(first_chunk(frame, answer)))
             await _steps(asking, answer, frame, pulse.send)
         except ServeError as error:
             await asking.fail(error)
@@ -142,7 +142,7 @@ async def _steps(asking: Asking, answer: Answer, frame: Frame, write: Callable[[
 
 
 def _ending(answer: Answer, frame: Frame) -> bytes:
-    usage = sse.event(usage_chunk(frame, answer)) if frame.with_usage else b""
+    usage = b"" if frame.usage is Usage.NOWHERE else sse.event(usage_chunk(frame, answer))
     return usage + sse.DONE
 
 

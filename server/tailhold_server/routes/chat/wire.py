@@ -7,6 +7,7 @@ from typing import Any
 from tailhold_server.citations import Citation
 from tailhold_server.pipeline import Answer, Prepared, Step
 from tailhold_server.ports import Likely, TokenOdds
+from tailhold_server.routes.chat.protocol import Usage
 from tailhold_server.sources import annotation_body, source_body
 
 
@@ -19,16 +20,15 @@ class Frame:
     model: str
     """As the client called it."""
     revision: str
-    with_usage: bool
-    """Every chunk then has a `usage`, null on all but the last."""
+    usage: Usage
     trace: str = ""
     """The trace's id, empty where there is none."""
 
 
-def first_chunk(frame: Frame, prepared: Prepared) -> dict[str, Any]:
+def first_chunk(frame: Frame, answer: Answer) -> dict[str, Any]:
     """Role and sources: known before the first token."""
     delta = {"role": "assistant", "content": ""}
-    return _chunk(frame, delta, None) | {"tailhold": _sources_part(frame, prepared)}
+    return _chunk(frame, answer, delta, None) | {"tailhold": _sources_part(frame, answer.prepared)}
 
 
 def step_chunk(frame: Frame, step: Step, answer: Answer) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def step_chunk(frame: Frame, step: Step, answer: Answer) -> dict[str, Any]:
     delta: dict[str, Any] = {"content": step.text}
     if step.citations:
         delta["annotations"] = _indexed(step.citations, answer)
-    chunk = _chunk(frame, delta, step.finish_reason, step.odds)
+    chunk = _chunk(frame, answer, delta, step.finish_reason, step.odds)
     if step.finish_reason:
         chunk["tailhold"] = _ending_part(frame, answer)
     return chunk
@@ -77,11 +77,16 @@ def _base(frame: Frame, kind: str) -> dict[str, Any]:
 
 
 def _chunk(
-    frame: Frame, delta: dict[str, Any], finish_reason: str | None, odds: Sequence[TokenOdds] = ()
+    frame: Frame, answer: Answer, delta: dict[str, Any], finish_reason: str | None, odds: Sequence[TokenOdds] = ()
 ) -> dict[str, Any]:
     choice = {"index": 0, "delta": delta, "logprobs": _logprobs(odds), "finish_reason": finish_reason}
-    usage: dict[str, Any] = {"usage": None} if frame.with_usage else {}
-    return _base(frame, "chat.completion.chunk") | {"choices": [choice]} | usage
+    return _base(frame, "chat.completion.chunk") | {"choices": [choice]} | _usage_part(frame, answer)
+
+
+def _usage_part(frame: Frame, answer: Answer) -> dict[str, Any]:
+    if frame.usage is Usage.NOWHERE:
+        return {}
+    return {"usage": usage_body(answer) if frame.usage is Usage.EVERYWHERE else None}
 
 
 def _logprobs(odds: Sequence[TokenOdds]) -> dict[str, Any] | None:
