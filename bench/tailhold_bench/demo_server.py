@@ -15,7 +15,7 @@ import httpx
 import yaml
 
 from tailhold.demo import EMBEDDER, GENERATOR, ensure_models
-from tailhold.serve import cache_folder
+from tailhold.places import cache_folder
 
 _PACKAGES = ("crds", "operator", "server", "cli", "local", "bench")
 _SERVE = (

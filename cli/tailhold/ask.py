@@ -2,7 +2,8 @@
 
 import json
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ class Answer:
     """The trace's id, empty where the server traces nothing."""
 
 
+DEFAULT_URL = "http://127.0.0.1:8000/v1"
+_INTERNAL_PORT = 8001
 _TRUST = "name the authority of its certificate with --ca-file"
 
 
@@ -42,15 +45,20 @@ class Endpoint:
     api_key: str | None = None
     ca_file: Path | None = None
     """PEM file of the authorities that sign the server's certificate; the system's without it."""
+    is_default: bool = False
+    """Whether nobody named the URL."""
 
     def client(self) -> httpx.Client:
         """For requests to it. Raises AskError."""
         headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+        return httpx.Client(headers=headers, verify=self.trust(), timeout=httpx.Timeout(300, connect=5))
+
+    def trust(self) -> ssl.SSLContext | bool:
+        """How its certificate is checked. Raises AskError."""
         try:
-            verify = ssl.create_default_context(cafile=self.ca_file) if self.ca_file else True
+            return ssl.create_default_context(cafile=self.ca_file) if self.ca_file else True
         except (OSError, ssl.SSLError) as error:
             raise AskError(f"{self.ca_file} holds no certificates of authorities: {error}") from error
-        return httpx.Client(headers=headers, verify=verify, timeout=httpx.Timeout(300, connect=5))
 
 
 def ask(endpoint: Endpoint, question: str, *, on_text: Callable[[str], None], max_tokens: int | None = None) -> Answer:
@@ -78,8 +86,42 @@ def _events(endpoint: Endpoint, body: dict[str, Any]) -> Iterator[dict[str, Any]
                 if line.startswith("data: ") and line != "data: [DONE]":
                     yield json.loads(line[6:])
     except httpx.HTTPError as error:
-        step = _TRUST if "CERTIFICATE_VERIFY_FAILED" in str(error) else "name the pipeline's address with --url"
-        raise AskError(f"no answer from {url}: {error}; {step}") from error
+        raise AskError(f"no answer from {url}: {error}; {_next_step(endpoint, error)}") from error
+
+
+def _next_step(endpoint: Endpoint, error: httpx.HTTPError) -> str:
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return _TRUST
+    if not isinstance(error, httpx.ConnectError):
+        return "ask again; the server's log says why"
+    return starting(endpoint) + ("; served elsewhere? name the address with --url" if endpoint.is_default else "")
+
+
+def starting(endpoint: Endpoint) -> str:
+    """What a server that does not listen for questions yet says of itself, where its probes answer."""
+    with httpx.Client(verify=endpoint.trust(), timeout=1) as client:
+        for probes in _probes(endpoint.url):
+            with suppress(httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError):
+                return _told(f"{probes}/readyz", client.get(f"{probes}/readyz").json())
+    return "nothing listens there: it may still be starting (`tailhold serve` says when it is ready), or have ended"
+
+
+def _probes(url: str) -> Iterator[str]:
+    """Where the internal port may be: `tailhold serve` has it beside the other one."""
+    asked = httpx.URL(url)
+    beside = (asked.port or (443 if asked.scheme == "https" else 80)) + 1
+    for port in dict.fromkeys((beside, _INTERNAL_PORT)):
+        for scheme in ("http", "https"):
+            yield str(asked.copy_with(scheme=scheme, port=port, raw_path=b"")).rstrip("/")
+
+
+def _told(where: str, said: Mapping[str, Any]) -> str:
+    if said["error"]:
+        return f"the server there cannot serve, as {where} says: {said['error']}"
+    if said["ok"]:
+        return f"the server of {where} is ready, and takes questions at another port"
+    step = f", {json.dumps(said['progress'])}" if said["progress"] else ""
+    return f"the server is still starting, as {where} says: phase {said['phase']}{step}; ask again in a while"
 
 
 def _hint(url: str, status: int) -> str:

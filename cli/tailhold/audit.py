@@ -1,20 +1,22 @@
-"""`tailhold audit`: prove that records are as they were written, and read them."""
+"""`tailhold audit verify`: prove that records are as they were written."""
 
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from tailhold.target import CommandError, Target
 from tailhold_api import names
 from tailhold_api.codec import load_lenient
 from tailhold_api.status import Status
-from tailhold_server.audit.record import Head, Record
-from tailhold_server.audit.verify import ONLY, Chain, Finding, records_of
+from tailhold_server.audit.record import Head
+from tailhold_server.audit.verify import ONLY, Chain, Finding
 from tailhold_server.audit.verify import verify as verified
 
 INTACT, BROKEN, TORN = 0, 1, 3
+_UNREACHABLE = re.compile(
+    r"refused|no such host|timeout|timed out|deadline|unable to connect|unreachable|no route", re.I
+)
 _HEAD = re.compile(r"(?:([A-Za-z0-9.-]+)=)?(\d+):([0-9a-f]{64})")
 
 
@@ -33,22 +35,6 @@ def verify(folder: Path, heads: Iterable[str], pipeline: str, target: Target | N
     for torn in report.torn:
         print(f"{_place(torn)}: incomplete last line: the process ended while writing", file=sys.stderr)
     return BROKEN if report.findings else TORN if report.torn else INTACT
-
-
-def show(folder: Path, request: str, client: str) -> Iterator[dict[str, Any]]:
-    """Answers, each with what is recorded of its beginning and its end."""
-    begun: dict[str, Record] = {}
-    for record in records_of(folder):
-        if record["kind"] == "begun":
-            if (request in ("", record["request"])) and (client in ("", record["client"])):
-                begun[record["request"]] = record
-        elif record["kind"] == "ended" and (first := begun.pop(record["request"], None)):
-            yield {"begun": _own(first), "ended": _own(record)}
-    yield from ({"begun": _own(each), "ended": None} for each in begun.values())
-
-
-def _own(record: Record) -> dict[str, Any]:
-    return {name: value for name, value in record.items() if name not in ("v", "kind", "prev")}
 
 
 def _told(chain: Chain, heads: Mapping[str, Head]) -> Iterator[str]:
@@ -77,8 +63,21 @@ def _head(text: str) -> tuple[str, Head]:
 def _heads_of(target: Target, pipeline: str) -> dict[str, Head]:
     """What the operator saw last of each pod."""
     namespace, _, name = pipeline.rpartition("/")
-    found = target.get(names.PLURAL, name, *(("-n", namespace) if namespace else ()))
+    try:
+        found = target.get(names.PLURAL, name, *(("-n", namespace) if namespace else ()), "--request-timeout=20s")
+    except CommandError as error:
+        raise CommandError(_without_cluster(pipeline, target, str(error))) from error
     if found is None:
-        raise CommandError(f"there is no RagPipeline {pipeline}")
+        raise CommandError(f"there is no RagPipeline {pipeline} in the cluster of {target.where}")
     status = load_lenient(Status, found.get("status") or {})
     return {each.pod: Head(each.sequence, each.hash) for each in status.audit}
+
+
+def _without_cluster(pipeline: str, target: Target, said: str) -> str:
+    """What to do instead, in one message."""
+    what = "is not reachable" if _UNREACHABLE.search(said) else "does not tell them"
+    return (
+        f"the heads of {pipeline} cannot be read: the cluster of {target.where} {what} ({said.rpartition('...: ')[2]})."
+        " Name another one with --context or KUBECONFIG, or give the head by hand: --head POD=SEQ:HASH, as `/v1/tuning`"
+        " on the pod's internal port tells it under `audit`"
+    )

@@ -1,13 +1,11 @@
-"""`tailhold index`: build and verify snapshots, delete documents from all. Searching is for the demo and the tests."""
+"""`tailhold index`: build and verify snapshots. Searching is for the demo and the tests."""
 
-import hashlib
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +28,6 @@ from tailhold_server.ingest.report import BuildReport
 from tailhold_server.ports import ChunkSource
 from tailhold_server.snapshots import SnapshotRefused, open_snapshot, snapshot_folder
 from tailhold_server.snapshots.store import LOCAL, newest
-from tailhold_server.snapshots.tombstones import add_tombstone, holders, list_tombstones, restore_version
 
 PINNED = "TAILHOLD_PINNED_SNAPSHOTS"
 """Digests, apart by blanks, that the build must not delete: what serves, and what a rollback needs."""
@@ -86,36 +83,6 @@ def verify(folder: Path) -> int:
         return 1
     facts = manifest.model_dump(mode="json", by_alias=True, exclude={"files"})
     print("\n".join(f"{name}: {value}" for name, value in facts.items()))
-    return 0
-
-
-def delete(store: Path, source: str, document: str, now: float) -> int:
-    """Delete a document in every snapshot of the volume, those to come too, and say where its text still lies."""
-    add_tombstone(store, source, document, at=now)
-    held = holders(store, source, document)
-    print(f"deleted: {source}/{document}; servers hide it within seconds, builds leave it out")
-    if not held:
-        print("no snapshot on this volume held it: check the names, as in the sources of an answer")
-    for name in held:
-        print(f"its text is still on the volume in snapshot {name[:10]}, until no pipeline holds that")
-    return 0
-
-
-def deleted(store: Path) -> int:
-    """Print what is deleted, the oldest first."""
-    for each in list_tombstones(store):
-        at = datetime.fromtimestamp(each.at, UTC).isoformat(timespec="seconds")
-        versions = f", but {len(each.restored)} version(s) are wanted again" if each.restored else ""
-        print(f"{at} {each.source}/{each.document}{versions}")
-    return 0
-
-
-def restore(store: Path, source: str, document: str, file: Path) -> int:
-    """Let this version of a deleted document be found again, and no other. Returns the exit code."""
-    if restore_version(store, source, document, hashlib.sha256(file.read_bytes()).hexdigest()) is None:
-        print(f"{source}/{document} is not deleted: `tailhold index deleted` lists what is", file=sys.stderr)
-        return 1
-    print(f"{source}/{document}: {file} will be found again once it is in a snapshot; older versions will not")
     return 0
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from tailhold.ending import failed, write_ending
+from tailhold.local_index import chunks_there
 from tailhold.manifest import read_manifest
-from tailhold.serve import cache_folder, here
+from tailhold.places import here
 from tailhold_api import names
 from tailhold_api.codec import dump, load
 from tailhold_api.conditions import Reason
@@ -41,16 +42,17 @@ def in_job(part_file: Path, env: Mapping[str, str] = os.environ) -> int:
     return 0
 
 
-def by_hand(manifest: Path, claims: Path | None, env: Mapping[str, str] = os.environ) -> int:
+def by_hand(manifest: Path, claims: Path | None) -> int:
     """The same for a manifest on this machine, for people. Returns 1 where something does not fit."""
     wanted = read_manifest(manifest)
     here(os.environ)
     trust()
-    where = claims or Path(env.get("TAILHOLD_CLAIMS") or cache_folder() / "claims")
+    where = claims or Path(os.environ["TAILHOLD_CLAIMS"])
     part = inspection_part(pod_part(wanted.name, wanted.spec), wanted.spec.server.image or "")
-    found = _look(part, {**env, "TAILHOLD_CLAIMS": str(where)})
-    faults = misfits(wanted.spec, found, None)
-    print("\n".join((*_facts(found), *_sums(wanted.spec, found))))
+    found = _look(part, {**os.environ, "TAILHOLD_CLAIMS": str(where)})
+    chunks = chunks_there(wanted.spec, wanted.rebuild, where)
+    faults = misfits(wanted.spec, found, chunks)
+    print("\n".join((*_facts(found), *_sums(wanted.spec, found, chunks))))
     for each in faults:
         print(f"{each.reason.value}: {each.message}", file=sys.stderr)
     return 1 if faults else 0
@@ -75,6 +77,6 @@ def _facts(found: Inspection) -> Iterator[str]:
     yield f"vLLM: {found.vllm or 'not installed here'}{f' ({found.doubt})' if found.doubt else ''}"
 
 
-def _sums(spec: Spec, found: Inspection) -> Iterator[str]:
-    for each in memory_sums(spec, found, None):
+def _sums(spec: Spec, found: Inspection, chunks: int | None) -> Iterator[str]:
+    for each in memory_sums(spec, found, chunks):
         yield from rendered(each)

@@ -18,11 +18,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-index_app = typer.Typer(help="Build and verify index snapshots.", no_args_is_help=True)
+index_app = typer.Typer(help="Build and verify index snapshots, delete documents.", no_args_is_help=True)
 app.add_typer(index_app, name="index")
-audit_app = typer.Typer(help="Verify and read the records of answers.", no_args_is_help=True)
+audit_app = typer.Typer(help="Verify and read audit records.", no_args_is_help=True)
 app.add_typer(audit_app, name="audit")
-app.command()(load)
+
+
+def _examples(*lines: str) -> str:
+    """What a command's help ends with; each line can be pasted."""
+    return "\n\n".join(("Example:", *lines))
 
 
 class Output(StrEnum):
@@ -34,6 +38,13 @@ class Output(StrEnum):
 
 _STOPPED = 130
 """What a shell calls the end by Ctrl-C; typer makes a SystemExit with it of a KeyboardInterrupt."""
+_CLAIMS, _PAGE = "~/.cache/tailhold/claims", "sect.apt-get.html"
+"""Of examples."""
+_USERS = frozenset({
+    "LocalError", "CommandError", "ManifestError", "NotReadyError", "AskError", "StartError", "ServeFailedError",
+    "LoadError", "DeletionError",
+})  # fmt: skip
+"""By name: what they are defined in is imported by the command that raises them alone."""
 Name = Annotated[str, typer.Option(help="The local cluster's name; several can run side by side.")]
 
 
@@ -55,8 +66,7 @@ def main() -> None:
 
 def _is_users(error: Exception) -> bool:
     """Errors whose text is meant for the user: they name what is wrong and the next step."""
-    known = "LocalError CommandError ManifestError NotReadyError AskError StartError ServeFailedError SnapshotRefused"
-    return type(error).__name__ in (*known.split(), "LoadError")
+    return not _USERS.isdisjoint(each.__name__ for each in type(error).__mro__)
 
 
 @app.callback(invoke_without_command=True)
@@ -68,7 +78,7 @@ def _root(
         raise typer.Exit
 
 
-@app.command()
+@app.command(epilog=_examples("tailhold up", "tailhold up --context kind-mine"))
 def up(
     name: Name = "demo",
     context: Annotated[
@@ -94,7 +104,7 @@ def up(
     print_next_steps(console, cluster, f"kubectl apply -f {example}", "kubectl get ragp -o wide", stop)
 
 
-@app.command()
+@app.command(epilog=_examples("tailhold down --purge"))
 def down(
     name: Name = "demo",
     purge: Annotated[
@@ -118,7 +128,7 @@ def down(
     tailhold_local.down(name)
 
 
-@app.command()
+@app.command(epilog=_examples("tailhold status"))
 def status(name: Name = "demo") -> None:
     """What runs of a local cluster, on which ports, and where its logs are."""
     import tailhold_local
@@ -127,7 +137,7 @@ def status(name: Name = "demo") -> None:
     print(describe(tailhold_local.status(name)))
 
 
-@app.command()
+@app.command(epilog=_examples("tailhold serve examples/ragpipeline.yaml --port 8080 --internal-port 8081"))
 def serve(
     manifest: Annotated[Path | None, typer.Argument(help="A file with a RagPipeline.")] = None,
     pod: Annotated[Path | None, typer.Option(help="In a pod: the pod part.")] = None,
@@ -156,7 +166,7 @@ def serve(
     sys.exit(run(manifest, pod=pod, content=content, host=address, **ports, otlp=otlp))
 
 
-@app.command()
+@app.command(epilog=_examples("tailhold validate examples/ragpipeline.yaml"))
 def validate(
     files: Annotated[
         list[Path],
@@ -182,7 +192,7 @@ def validate(
     sys.exit(faulty)
 
 
-@app.command()
+@app.command(epilog=_examples("tailhold new one-gpu --name handbook > ragpipeline.yaml"))
 def new(
     profile: Annotated[str, typer.Argument(help="cpu, one-gpu, pinned-low-latency or long-context.")],
     name: Annotated[str, typer.Option(help="The pipeline's name.")] = "docs",
@@ -196,7 +206,7 @@ def new(
         raise typer.BadParameter(str(error)) from None
 
 
-@app.command()
+@app.command(epilog=_examples("tailhold plan -f new.yaml --against old.yaml"))
 def plan(
     file: Annotated[Path, typer.Option("-f", "--file", help="The manifest that you are about to apply.")],
     against: Annotated[
@@ -211,12 +221,16 @@ def plan(
     from tailhold.plan import plan as run
     from tailhold.plan import rendered
     from tailhold.provision import user_target
+    from tailhold.target import UnreachableError
 
-    said = run(file, against, None if against else user_target(context))
+    try:
+        said = run(file, against, None if against else user_target(context))
+    except UnreachableError as error:
+        raise UnreachableError(f"{error}\nWithout a cluster: --against FILE, the manifest as it was before") from error
     print(json.dumps(said, indent=2) if output is Output.JSON else "\n".join(rendered(said)))
 
 
-@app.command()
+@app.command(epilog=_examples("tailhold inspect examples/ragpipeline.yaml"))
 def inspect(
     manifest: Annotated[Path | None, typer.Argument(help="A file with a RagPipeline.")] = None,
     claims: Annotated[
@@ -237,10 +251,13 @@ def inspect(
     sys.exit(by_hand(manifest, claims))
 
 
-@app.command()
+@app.command(epilog=_examples('tailhold ask --url http://127.0.0.1:8000/v1 --trace "How do I add a user to a group?"'))
 def ask(
     question: Annotated[str, typer.Argument(help="What you want to know.")],
-    url: Annotated[str, typer.Option(help="Where the pipeline is served, ending in /v1.")] = "http://127.0.0.1:8000/v1",
+    url: Annotated[
+        str | None,
+        typer.Option(help="Where the pipeline is served, ending in /v1.", show_default="http://127.0.0.1:8000/v1"),
+    ] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer.")] = None,
     api_key: Annotated[
         str | None,
@@ -252,13 +269,17 @@ def ask(
     trace: Annotated[bool, typer.Option("--trace", help="Show where the time went, stage by stage.")] = False,
 ) -> None:
     """Ask a served pipeline; the answer streams, sources and the time of each stage follow."""
-    from tailhold.ask import Endpoint
+    from tailhold.ask import DEFAULT_URL, Endpoint
     from tailhold.asking import print_answer
 
-    print_answer(Console(), Endpoint(url, api_key, ca_file), question, max_tokens, trace=trace)
+    endpoint = Endpoint(url or DEFAULT_URL, api_key, ca_file, is_default=url is None)
+    print_answer(Console(), endpoint, question, max_tokens, trace=trace)
 
 
-@app.command()
+app.command(epilog=_examples("tailhold load --rate 0.5 --duration 1m -o report"))(load)
+
+
+@app.command(epilog=_examples("tailhold demo", "tailhold demo --down"))
 def demo(
     down: Annotated[
         bool, typer.Option("--down", help="Stop the demo; caches stay, see `tailhold down --purge`.")
@@ -274,7 +295,7 @@ def demo(
         walkthrough.run(Console(), full=full)
 
 
-@index_app.command("build")
+@index_app.command("build", epilog=_examples("tailhold index build --build build.json --progress-port 8001"))
 def index_build(
     build: Annotated[Path, typer.Option(help="The build part, as the operator wrote it.")],
     progress_port: Annotated[int | None, typer.Option(help="Port for GET /progress.")] = None,
@@ -285,7 +306,7 @@ def index_build(
     sys.exit(run(build, progress_port))
 
 
-@index_app.command("verify")
+@index_app.command("verify", epilog=_examples(f"tailhold index verify {_CLAIMS}/snapshots/snapshots/0f3c..."))
 def index_verify(
     folder: Annotated[Path, typer.Argument(help="A snapshot's folder, named by its digest.")],
 ) -> None:
@@ -296,40 +317,53 @@ def index_verify(
 
 
 _STORE = Annotated[Path, typer.Argument(help="The folder of the claim that `index.store` names.")]
-_SOURCE = Annotated[str, typer.Argument(help="Name of the corpus source.")]
-_DOCUMENT = Annotated[str, typer.Argument(help="Path of the document within it, as answers cite it.")]
+_SOURCE = Annotated[str, typer.Argument(help="Name of the corpus source, as in `corpus.sources`.")]
+_DOCUMENT = Annotated[str, typer.Argument(help="Path of the document within it.")]
 
 
-@index_app.command("delete")
-def index_delete(store: _STORE, source: _SOURCE, document: _DOCUMENT) -> None:
+@index_app.command("delete", epilog=_examples(f"tailhold index delete {_CLAIMS}/snapshots handbook {_PAGE}"))
+def index_delete(
+    store: _STORE,
+    source: _SOURCE,
+    document: _DOCUMENT,
+    also_if_absent: Annotated[
+        bool,
+        typer.Option("--also-if-absent", help="Also where no snapshot holds it: it is deleted should it come later."),
+    ] = False,
+) -> None:
     """Delete a document from all snapshots of a volume, older ones that come back and those to come included."""
-    from tailhold.index import delete
+    from tailhold.deletion import delete
 
-    sys.exit(delete(store, source, document, time.time()))
+    sys.exit(delete(store, source, document, time.time(), also_if_absent=also_if_absent))
 
 
-@index_app.command("deleted")
+@index_app.command("deleted", epilog=_examples(f"tailhold index deleted {_CLAIMS}/snapshots"))
 def index_deleted(store: _STORE) -> None:
-    """List what was deleted."""
-    from tailhold.index import deleted
+    """List what was deleted, and when."""
+    from tailhold.deletion import deleted
 
     sys.exit(deleted(store))
 
 
-@index_app.command("restore")
+@index_app.command(
+    "restore",
+    epilog=_examples(
+        "tailhold index restore ~/.cache/tailhold/claims/snapshots handbook sect.apt-get.html sect.apt-get.html"
+    ),
+)
 def index_restore(
     store: _STORE,
     source: _SOURCE,
     document: _DOCUMENT,
-    file: Annotated[Path, typer.Argument(help="The version that is wanted again.", exists=True, dir_okay=False)],
+    file: Annotated[Path, typer.Argument(help="The version that is wanted again, as it is in the corpus.")],
 ) -> None:
-    """Let one version of a deleted document be found again."""
-    from tailhold.index import restore
+    """Let one version of a deleted document be found again, and no other."""
+    from tailhold.deletion import restore
 
     sys.exit(restore(store, source, document, file))
 
 
-@audit_app.command("verify")
+@audit_app.command("verify", epilog=_examples("tailhold audit verify /mnt/audit/answers --pipeline team/handbook"))
 def audit_verify(
     folder: Annotated[Path, typer.Argument(help="The claim's folder, or one of a pipeline or a pod in it.")],
     head: Annotated[
@@ -351,20 +385,31 @@ def audit_verify(
     sys.exit(verify(folder, head or (), pipeline or "", user_target(context) if pipeline else None))
 
 
-@audit_app.command("show")
+@audit_app.command("show", epilog=_examples("tailhold audit show /mnt/audit/answers --client desk-7"))
 def audit_show(
     folder: Annotated[Path, typer.Argument(help="The claim's folder, or one of a pipeline or a pod in it.")],
-    request: Annotated[str, typer.Option(help="Only the answer with this id, as in `chatcmpl-...`.")] = "",
-    client: Annotated[str, typer.Option(help="Only answers to this client.")] = "",
-    output: Annotated[Output, typer.Option("-o", "--output", help="For people, or for programs.")] = Output.TEXT,
+    request: Annotated[str, typer.Option(help="Only what has this id, as in `chatcmpl-...` and `search-...`.")] = "",
+    client: Annotated[str, typer.Option(help="Only what this client did.")] = "",
+    output: Annotated[Output, typer.Option("-o", "--output", help="A line each, or whole records.")] = Output.TEXT,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as `-o json`.")] = False,
 ) -> None:
-    """Print the records of answers, each with its beginning and its end. Nothing is verified."""
+    """Print a line for each answer, search and document that was recorded. Nothing is verified.
+
+    CITED has the beginnings of passages' keys: `/v1/sources/KEY` shows them. Exit code 1 where nothing fits.
+    """
     import json
 
-    from tailhold.audit import show
+    from tailhold.audit_records import HEADING, line, show, summary
 
-    for answer in show(folder, request, client):
-        print(json.dumps(answer, indent=2 if output is Output.TEXT else None, ensure_ascii=False))
+    is_first = True
+    for each in show(folder, request, client):
+        if output is Output.JSON or as_json:
+            print(json.dumps(each, ensure_ascii=False))
+            continue
+        if is_first:
+            print(line(HEADING))
+        is_first = False
+        print(line(summary(each)))
 
 
 if __name__ == "__main__":

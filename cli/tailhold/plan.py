@@ -83,6 +83,8 @@ def described(
         "newIndex": told.new_index,
         "newContent": told.new_content,
         "gpus": {
+            "resource": wanted.spec.placement.gpu.resource_name,
+            "eachPod": wanted.spec.placement.gpu.count,
             "forAll": told.gpus_for_all,
             "besideTheOld": told.gpus_beside,
             "free": sum(each.free.gpus for each in nodes) if nodes is not None else None,
@@ -109,15 +111,23 @@ def rendered(said: Mapping[str, Any]) -> Iterator[str]:
     if said["refused"]:
         yield "put right, it would do this:"
     yield from said["summary"]
-    gpus = said["gpus"]
-    if gpus["forAll"] or gpus["besideTheOld"]:
-        free = gpus["free"] if gpus["free"] is not None else f"not known {gpus['unknown']}".strip()
-        yield f"GPUs: {gpus['forAll']} in the end, {gpus['besideTheOld']} more beside the old pods; free: {free}"
+    yield from _gpus(said["gpus"])
     yield f"memory that all pods ask for: {said['memoryMebibytesOfAllPods']:,} MiB"
     if said["memory"] is None:
         yield "what a pod takes is added up once its models are inspected: by `tailhold inspect`, or when applied"
     for each in said["memory"] or ():
         yield from memory_lines(MemorySum.model_validate(each))
+
+
+def _gpus(said: Mapping[str, Any]) -> Iterator[str]:
+    """What is asked of Kubernetes, which need not be what this machine has."""
+    if not (said["forAll"] or said["besideTheOld"]):
+        return
+    free = said["free"] if said["free"] is not None else f"not known {said['unknown']}".strip()
+    beside = f", {said['besideTheOld']} more while old pods run beside new ones" if said["besideTheOld"] else ""
+    each = f"`placement.gpu.count` {said['eachPod']} of {said['resource']} for each"
+    yield f"GPUs that all pods ask Kubernetes for: {said['forAll']} ({each}){beside}; free on its nodes: {free}"
+    yield "  (those of a cluster that `tailhold up` started are stand-ins: its pods compute on the CPU)"
 
 
 def _summary(found: Forecast, is_new: bool, status: Status) -> Iterator[str]:

@@ -10,7 +10,7 @@ from tailhold import volumes
 from tailhold.demo import claims_folder, ensure_corpus, ensure_models, ensure_snapshots
 from tailhold.install import Image, install, local_values
 from tailhold.steps import Steps
-from tailhold.target import CommandError, Target
+from tailhold.target import Target, UnreachableError
 from tailhold_local import Cluster, LocalError, binaries, machine
 from tailhold_local.build_images import build_images
 from tailhold_local.layout import Layout, cache_root, state_root
@@ -98,12 +98,15 @@ def own_cluster(steps: Steps, context: str) -> Target:
 
 
 def user_target(context: str | None) -> Target:
-    """The cluster of the user's own kubeconfig. Raises CommandError."""
+    """The cluster of the user's own kubeconfig. Raises UnreachableError."""
     return Target(_program("kubectl"), shutil.which("helm") or "helm", context=context)
 
 
 def _program(name: str) -> str:
     found = shutil.which(name)
     if found is None:
-        raise CommandError(f"{name} is not on PATH: install it, or leave --context out to use the local cluster")
+        raise UnreachableError(
+            f"{name} is not on PATH: install it, or start a local cluster with `tailhold up`, which brings its own;"
+            " `tailhold status` prints the line for your shell"
+        )
     return found

@@ -18,7 +18,7 @@ class ApiKeys(Model):
     secret_name: str = restart(**NAME)
     """The Secret's name. A value is the key itself, or better `sha256:` and the 64 hex digits of its SHA-256, so that
     whoever reads the Secret cannot ask. Keys that are added, changed or taken out hold in the running pods within two
-    minutes, when kubelet has renewed the files; entries that cannot be used leave the old keys in force."""
+    minutes, when kubelet has renewed the files; an entry that cannot be used shuts its own client out, and no other."""
 
 
 class JwtAlgorithm(StrEnum):

@@ -80,12 +80,18 @@ class Recording(Model):
     redaction: tuple[Redaction, ...] = live((), max_length=32)
     """Taken out of recorded texts, in this order. The hashes are those of the texts as they were sent. For `records:
     Texts` alone."""
+    searches: bool = live(True)
+    """Records each search through `/v1/vector_stores` and gRPC as well: who, hashes of the queries, the keys and scores
+    of the passages. It waits for the disk once. Embeddings are not recorded: no document is in them."""
+    files: bool = live(True)
+    """Records who uploads, adds, takes out, deletes or reads which document, with an upload's SHA-256. False where
+    something else does."""
     retention_days: int = live(365, ge=1, le=36500)
     """A file is deleted so many days after its last record; a record of the deletion stays in the chain. Shortening it
     deletes older files within the hour: a rollback to a revision with fewer days does so too."""
     on_failure: OnFailure = live(OnFailure.REFUSE)
-    """`Refuse` answers 503 while records cannot be written, as on a full disk: no answer without a record. `Continue`
-    answers, counts in `tailhold_audit_lost_total`, and records how many it lost as soon as it can."""
+    """`Refuse` answers 503 while records cannot be written, as on a full disk: nothing is given without a record.
+    `Continue` answers, counts in `tailhold_audit_lost_total`, and records how many it lost as soon as it can."""
 
 
 class Audit(Recording):

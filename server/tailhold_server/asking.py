@@ -85,7 +85,9 @@ class Asking:
         asked = self._request
         answering = self.answering = await self._service.answer(asked.question, self.request_id, asked.caller)
         self.revision = self._service.revision_of(answering.prepared.content)
-        told = Asked(asked.question, asked.surface, asked.caller, asked.user, asked.is_streamed, self.revision)
+        told = Asked(
+            asked.question, asked.surface, asked.caller, asked.user, asked.is_streamed, self.revision, asked.model
+        )
         self._trail = self._service.auditor.opened(answering, told)
         return answering
 

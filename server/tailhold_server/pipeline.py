@@ -148,7 +148,7 @@ class Pipeline:
         messages = await self._tokenized(spoken)
         marks.tokenized = self._clock()
         closed = content.part.closed_to(tenant)
-        allowed = self._visible.mask(content.index, closed)
+        allowed = await self._visible.mask(content.index, closed)
         found = await self._retrieval.submit(Lookup(question.text, content, allowed=allowed))
         marks.found = self._clock()
         marks.batched, marks.embedded, marks.searched = found.began, found.embedded, found.searched

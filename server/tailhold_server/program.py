@@ -8,7 +8,7 @@ import signal
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import uvicorn
@@ -68,6 +68,7 @@ class Program:
         settings: ServerSettings,
         address: Address,
         refresh: Refresh | None = None,
+        announce: Callable[[], None] = lambda: None,
     ) -> None:
         self._pod = pod
         self._content = content
@@ -82,9 +83,10 @@ class Program:
         self._service.tracer = choose_tracer(pod, settings, self._service.telemetry.count_spans)
         self._address = address
         self._service.listens = False
-        self._sockets = [_bound(address.host, port) for port in (address.port, address.internal_port)]
+        self._sockets = [bound(address.host, port) for port in (address.port, address.internal_port)]
         self._refresh = refresh
-        self._grpc_socket = _bound(address.host, address.grpc_port) if pod.server.grpc.enabled else None
+        self._announce = announce
+        self._grpc_socket = bound(address.host, address.grpc_port) if pod.server.grpc.enabled else None
         self._rpc: RpcServer | None = None
         self._stop = asyncio.Event()
         self._started: Started | None = None
@@ -138,6 +140,7 @@ class Program:
             await asyncio.sleep(0.005)
         self._service.listens = True
         _LOG.info("ready: %s", " ".join(f"{row.name} {row.milliseconds} ms" for row in self._service.timeline.rows()))
+        self._announce()
         fault = asyncio.ensure_future(self._watch())
         following = asyncio.ensure_future(follow(self._service, self._refresh)) if self._pod.uploads else None
         await asyncio.wait({stopped, fault}, return_when=asyncio.FIRST_COMPLETED)
@@ -237,8 +240,11 @@ class Program:
         )
 
 
-def _bound(host: str, port: int) -> socket.socket:
-    """Taken, but not listening: until the server is ready, clients are refused and do not hang."""
+def bound(host: str, port: int) -> socket.socket:
+    """Taken, but not listening: until the server is ready, clients are refused and do not hang.
+
+    Raises PortInUseError.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -251,12 +257,18 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def run(
-    pod: PodPart, content: ContentPart, settings: ServerSettings, address: Address, refresh: Refresh | None = None
+    pod: PodPart,
+    content: ContentPart,
+    settings: ServerSettings,
+    address: Address,
+    refresh: Refresh | None = None,
+    announce: Callable[[], None] = lambda: None,
 ) -> int:
-    """Serve and return the exit code. With `refresh` uploads are indexed. Raises PortInUseError."""
+    """Serve and return the exit code. With `refresh` uploads are indexed; `announce` is called once questions are
+    taken. Raises PortInUseError."""
     import uvloop
 
     async def program() -> int:
-        return await Program(pod, content, settings, address, refresh).run()
+        return await Program(pod, content, settings, address, refresh, announce).run()
 
     return uvloop.run(program())

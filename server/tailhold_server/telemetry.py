@@ -1,5 +1,7 @@
 """The server's own metrics."""
 
+from collections.abc import Iterable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from tailhold_api import names
@@ -129,8 +131,14 @@ class Telemetry:
         )
         self._current = Gauge(
             names.METRIC_ACCESS_CURRENT,
-            "1 where the newest keys or certificate are in force, 0 where they could not be used and old ones are.",
+            "1 where the newest keys or certificate are in force, 0 where some of them cannot be used.",
             ["what"],
+            registry=self.registry,
+        )
+        self._shut_out = Gauge(
+            names.METRIC_SHUT_OUT,
+            "1 for each client whose API key's entry cannot be used, so that it is turned away.",
+            ["client"],
             registry=self.registry,
         )
         self._expires = Gauge(
@@ -174,6 +182,12 @@ class Telemetry:
     def show_current(self, what: str, current: bool) -> None:
         """Whether the newest of these is in force."""
         self._current.labels(what).set(current)
+
+    def show_shut_out(self, clients: Iterable[str]) -> None:
+        """Clients whose keys' entries cannot be used."""
+        self._shut_out.clear()
+        for client in clients:
+            self._shut_out.labels(client).set(1)
 
     def show_expiry(self, seconds: float) -> None:
         """Of the certificate that is in force."""

@@ -1,19 +1,24 @@
 """What the commands say to somebody who has just begun."""
 
+import json
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
+from program_process import free_port
 from rich.console import Console
 
 from tailhold import purge
-from tailhold.ask import AskError, Endpoint, ask
+from tailhold.ask import AskError, Endpoint, ask, starting
 from tailhold.closing import next_steps
 from tailhold.demo import ensure_claims, ensure_snapshots
-from tailhold.serve import ServeFailedError, serve
+from tailhold.places import ServeFailedError
+from tailhold.serve import serve
 from tailhold_local import Cluster
 from tailhold_local.layout import Layout
 from tailhold_local.plan import Settings
@@ -42,6 +47,61 @@ def test_a_url_without_v1_is_told_so(missing: str) -> None:
     with pytest.raises(AskError) as caught:
         ask(Endpoint(f"{missing}/v1"), "Why?", on_text=print)
     assert "--url" not in str(caught.value)
+
+
+@pytest.mark.parametrize("is_default", [True, False])
+def test_where_nothing_listens_only_who_gave_no_url_is_told_to(
+    monkeypatch: pytest.MonkeyPatch, is_default: bool
+) -> None:
+    monkeypatch.setattr("tailhold.ask._INTERNAL_PORT", free_port())
+    endpoint = Endpoint(f"http://127.0.0.1:{free_port()}/v1", is_default=is_default)
+    with pytest.raises(AskError, match="nothing listens there: it may still be starting") as caught:
+        ask(endpoint, "Why?", on_text=print)
+    assert ("--url" in str(caught.value)) == is_default
+
+
+READYZ = {"ok": False, "reason": "NotReady", "phase": "startEngine", "error": "", "progress": None}
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({}, "the server is still starting, as HERE/readyz says: phase startEngine; ask again in a while"),
+        ({"progress": {"step": "fetch", "done": 3}}, 'phase startEngine, {"step": "fetch", "done": 3}; ask again'),
+        ({"phase": "failed", "error": "no model"}, "the server there cannot serve, as HERE/readyz says: no model"),
+        ({"ok": True, "phase": "serving"}, "the server of HERE/readyz is ready, and takes questions at another port"),
+    ],
+)
+def test_what_the_probes_say_is_passed_on(monkeypatch: pytest.MonkeyPatch, said: dict[str, Any], words: str) -> None:
+    with probes(json.dumps(READYZ | said)) as port:
+        monkeypatch.setattr("tailhold.ask._INTERNAL_PORT", port)
+        told = starting(Endpoint(f"http://127.0.0.1:{free_port()}/v1"))
+    assert words.replace("HERE", f"http://127.0.0.1:{port}") in told
+
+
+@pytest.mark.parametrize("body", ["[]", "{}", "<html>", '{"phase": 1}'])
+def test_who_else_listens_there_is_not_taken_for_ours(monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+    with probes(body) as port:
+        monkeypatch.setattr("tailhold.ask._INTERNAL_PORT", port)
+        assert "nothing listens there" in starting(Endpoint(f"http://127.0.0.1:{free_port()}/v1"))
+
+
+@contextmanager
+def probes(body: str) -> Iterator[int]:
+    """A port whose every page is this one."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(503)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
 
 
 def test_serve_without_a_manifest_asks_for_one() -> None:

@@ -55,7 +55,16 @@ def test_no_room_is_an_outage_of_the_last_starts_length(tmp_path: Path) -> None:
     said = described(read_manifest(new), read_manifest(old).spec, nodes(0, 0), status, "")
     text = "\n".join(rendered(said))
     assert "an outage from the stop of the old pods until the new ones are ready; the last start took 42 s" in text
-    assert "GPUs: 1 in the end, 1 more beside the old pods; free: 0" in text
+    asked = "`placement.gpu.count` 1 of nvidia.com/gpu for each"
+    beside = "1 more while old pods run beside new ones; free on its nodes: 0"
+    assert f"GPUs that all pods ask Kubernetes for: 1 ({asked}), {beside}\n" in text
+    assert "those of a cluster that `tailhold up` started are stand-ins" in text
+
+
+def test_a_pipeline_without_gpus_says_nothing_of_them(tmp_path: Path) -> None:
+    path = written(tmp_path, "new", placement={"gpu": {"count": 0}})
+    text = "\n".join(rendered(described(read_manifest(path), None, None, Status(), "")))
+    assert "GPU" not in text
 
 
 def node(name: str, gpus: int, ready: str = "True", **spec: Any) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from spec_examples import merged
 from waiting import until
 
-from tailhold import provision, watch
-from tailhold.demo import snapshots_folder
+from tailhold import audit, provision, volumes, watch
+from tailhold.demo import POD_USER, snapshots_folder
 from tailhold.plan import plan, rendered
 from tailhold.target import CommandError, Target
 from tailhold.walkthrough import service_url
@@ -139,7 +139,11 @@ PLANNED: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "a live field": ({"retrieval": {"topK": 3}}, ("[live] reaches the running pods", "no pod is restarted")),
     "a restart beside a free GPU": (
         {"engine": {"blockSizeTokens": 64}},
-        ("[restart] makes new pods", "strategy Surge: no outage", "1 in the end, 1 more beside the old pods; free: 1"),
+        (
+            "[restart] makes new pods",
+            "strategy Surge: no outage",
+            "1 more while old pods run beside",
+        ),
     ),
     "another index": (
         {"corpus": {"chunking": {"maxTokens": 100}}},
@@ -397,13 +401,58 @@ def test_a_corpus_without_a_chunk_leaves_what_serves(target: Target, url: str) -
     assert identities(target) == before
 
 
-def test_a_changed_block_size_makes_new_pods(target: Target, url: str) -> None:
+@pytest.fixture
+def writable(target: Target, tmp_path: Path) -> dict[str, Path]:
+    """Claims that pods write to, by name, and the folders that they are."""
+    folders = {name: tmp_path / name for name in ("uploads", "audit")}
+    for folder in folders.values():
+        folder.mkdir()
+        os.chown(folder, POD_USER, 0)
+    tmp_path.chmod(0o755)
+    target.apply(*volumes.manifests(folders, NAMESPACE))
+    return folders
+
+
+def test_another_block_size_uploads_and_audit_make_new_pods_that_work(
+    target: Target, url: str, writable: dict[str, Path]
+) -> None:
     before = identities(target)
-    patch(target, {"engine": {"blockSizeTokens": 64}})
+    patch(
+        target,
+        {
+            "engine": {"blockSizeTokens": 64},
+            "corpus": {"uploads": {"pvc": {"claimName": "uploads"}}, "minRebuildSeconds": 10},
+            "audit": {"sink": {"pvc": {"claimName": "audit"}}},
+        },
+    )
     status = ready(target)["status"]
-    assert [(c["path"], c["class"]) for c in status["lastChange"]] == [("engine.blockSizeTokens", "restart")]
+    classes = {c["path"]: c["class"] for c in status["lastChange"]}
+    assert classes["engine.blockSizeTokens"] == "restart"
     until(lambda: set(identities(target)), lambda now: now and now.isdisjoint(before), seconds=120)
-    answer(url, "What is apt?")
+    asked = answer(url, "What is apt?")["id"]
+    an_uploaded_document_is_found_until_it_is_deleted(url)
+    records = [found["begun"]["request"] for found in audit.show(writable["audit"], "", "")]
+    assert asked in records
+    assert audit.verify(writable["audit"], (), "", None) == audit.INTACT
+
+
+def an_uploaded_document_is_found_until_it_is_deleted(url: str) -> None:
+    """With OpenAI's client: uploaded, indexed by a Job, searched, and gone at once when it is deleted."""
+    client = openai.OpenAI(base_url=url, api_key="none")
+    store = f"vs_{NAME}"
+    file = client.files.create(
+        file=("leave.md", b"# Leave\n\nQuibblesnort grants 43 days of leave.\n"), purpose="assistants"
+    )
+    added = client.vector_stores.files.create(vector_store_id=store, file_id=file.id)
+    until(
+        lambda: client.vector_stores.files.retrieve(added.id, vector_store_id=store),
+        lambda found: found.status == "completed",
+        seconds=240,
+    )
+    asked = {"vector_store_id": store, "query": "How many days of leave does Quibblesnort grant?"}
+    assert client.vector_stores.search(**asked).data[0].filename == "leave.md"
+    client.files.delete(file.id)
+    assert "leave.md" not in [found.filename for found in client.vector_stores.search(**asked).data]
 
 
 @pytest.mark.long

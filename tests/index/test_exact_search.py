@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from clustered import clustered
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -63,6 +63,69 @@ def test_blocks_and_bounds_change_nothing(metric: Metric, spread: str) -> None:
         expected = truth(vectors, question, 10, metric)
         np.testing.assert_array_equal(ids[row], expected[1])
         np.testing.assert_array_equal(scores[row], expected[0])
+
+
+SIZES = st.sampled_from([0.0, 1e-44, 1e-40, 1e-30, 1e-20, 1e-5, 1.0, 1e5, 1e15])
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), SIZES, SIZES, st.integers(1, 80), st.sampled_from(Metric), st.booleans())
+def test_no_length_is_too_small_or_too_large(
+    seed: int, stored: float, asked: float, k: int, metric: Metric, mixed: bool
+) -> None:
+    """To the bit, where squares of the numbers are not float32 any more, and scores are zero or all but zero."""
+    random = np.random.default_rng(seed)
+    lengths = stored * (10.0 ** random.uniform(-20, 20, (60, 1)) if mixed else np.ones((60, 1)))
+    vectors = (random.normal(size=(60, DIMENSION)) * np.minimum(lengths, 1e18)).astype(np.float32)
+    vectors[::7] = 0
+    question = (asked * random.normal(size=(1, DIMENSION))).astype(np.float32)
+    scores, ids = FlatSearcher(vectors, metric).search(question, k)
+    expected = truth(vectors, question[0], k, metric)
+    np.testing.assert_array_equal(ids[0][ids[0] >= 0], expected[1])
+    np.testing.assert_array_equal(scores[0][ids[0] >= 0], expected[0])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([torch.int8, torch.float16]), SIZES, SIZES, st.integers(1, 300))
+@example(1, torch.int8, 1.0, 1.0, 1)
+def test_a_look_never_says_less_than_the_score(
+    seed: int, kind: torch.dtype, stored: float, asked: float, dimension: int
+) -> None:
+    """Nor so much that the lowest that it can be, by what the look is trusted with, is more than the score."""
+    random = np.random.default_rng(seed)
+    vectors = (stored * random.normal(size=(20, dimension)) * 10.0 ** random.uniform(-3, 3, (20, 1))).astype(np.float32)
+    questions = (asked * random.normal(size=(3, dimension))).astype(np.float32)
+    coarse = Coarse([vectors], 20, dimension, kind=kind, device="cpu")
+    told = coarse.ask(torch.from_numpy(questions))
+    scores = torch.from_numpy((questions.astype(np.float64) @ vectors.astype(np.float64).T).astype(np.float32))
+    highest = coarse.highest(told, 0, 20).double()
+    lowest = highest - 2 * told.slack.double() * coarse.scales.double()
+    assert (highest * told.units.double() >= scores.double()).all()
+    assert (lowest * told.units.double() <= scores.double()).all()
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([torch.int8, torch.float16]))
+def test_a_look_does_not_depend_on_how_much_is_looked_at(seed: int, kind: torch.dtype) -> None:
+    """Blocks are summed where they lie: a second look sees the same, and so does one at a part."""
+    random = np.random.default_rng(seed)
+    vectors, questions = (random.normal(size=(n, DIMENSION)).astype(np.float32) for n in (40, 4))
+    coarse = Coarse([vectors], 40, DIMENSION, kind=kind, device="cpu")
+    told = coarse.ask(torch.from_numpy(questions))
+    whole = coarse.highest(told, 0, 40).clone()
+    slack = coarse.scales * told.slack
+    parts = torch.cat([coarse.highest(told, 0, 13), coarse.highest(told, 13, 40)], dim=1)
+    assert torch.equal(whole, coarse.highest(told, 0, 40))
+    if kind is torch.int8:
+        assert torch.equal(whole, parts)
+    assert ((whole - parts).abs() <= slack).all()
+
+
+@pytest.mark.parametrize("metric", list(Metric))
+def test_where_all_is_closed_nothing_is_found(metric: Metric) -> None:
+    scores, ids = FlatSearcher(VECTORS, metric).search(VECTORS[:3], 5, allowed=np.zeros(COUNT, dtype=np.bool_))
+    assert (ids == -1).all()
+    assert (scores == -np.inf).all()
 
 
 @pytest.mark.usefixtures("looks")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rag_server import content_part
 from tests.index.test_snapshots import sample
 
-from tailhold.index import delete, deleted, restore
+from tailhold.deletion import DeletionError, delete, deleted, restore
 from tailhold_server.backends import Opening
 from tailhold_server.content import Contents, Index
 from tailhold_server.deletions import take_deletions
@@ -22,10 +22,10 @@ from tailhold_server.ports import Document
 from tailhold_server.retriever import Lookup, Retriever
 from tailhold_server.snapshots import Place, Snapshot, open_snapshot, snapshot_folder, write_snapshot
 from tailhold_server.snapshots import tombstones as marks
+from tailhold_server.snapshots.catalogue import read_catalogue
 from tailhold_server.snapshots.tombstones import (
     Tombstones,
     add_tombstone,
-    holders,
     list_tombstones,
     read_tombstones,
     restore_version,
@@ -263,15 +263,77 @@ def test_the_command_line_deletes_lists_and_restores(tmp_path: Path, said: Calla
     snapshot = stored(tmp_path, TEXTS)
     assert delete(tmp_path, "s", "a.txt", 0.0) == 0
     assert any(snapshot[:10] in line for line in said())
-    assert holders(tmp_path, "s", "a.txt") == [snapshot]
-    assert delete(tmp_path, "s", "none.txt", 1.0) == 0
-    assert "no snapshot on this volume held it" in said()[1]
+    assert read_catalogue(tmp_path).holders("s", "a.txt") == (snapshot,)
     assert deleted(tmp_path) == 0
-    assert said() == ["1970-01-01T00:00:00+00:00 s/a.txt", "1970-01-01T00:00:01+00:00 s/none.txt"]
+    assert said() == ["1970-01-01T00:00:00+00:00 s/a.txt"]
     version = tmp_path / "new.txt"
     version.write_text("The office closes at seven.")
     assert restore(tmp_path, "s", "a.txt", version) == 0
-    assert restore(tmp_path, "s", "b.txt", version) == 1
+    with pytest.raises(DeletionError, match=r"s/aa\.txt is not deleted at .*: did you mean s/a\.txt\?"):
+        restore(tmp_path, "s", "aa.txt", version)
+    with pytest.raises(DeletionError, match=r"none\.txt cannot be read: No such file"):
+        restore(tmp_path, "s", "a.txt", tmp_path / "none.txt")
     found = read_tombstones(tmp_path)
     assert not found.hides(document("a.txt", digest("The office closes at seven.")))
     assert found.hides(document("a.txt", digest(TEXTS["a.txt"])))
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("s", "a.tx"), "no document 'a.tx' of source 's' in the one snapshot at STORE: did you mean a.txt"),
+        (("s", "of another kind"), "none is named like it"),
+        (("other", "a.txt"), "no source 'other' in the one snapshot at STORE: it is in source s"),
+        (("other", "x"), "the sources are s"),
+    ],
+)
+def test_a_name_that_no_snapshot_holds_is_not_deleted_by_mistake(
+    tmp_path: Path, names: tuple[str, str], words: str
+) -> None:
+    stored(tmp_path, TEXTS)
+    with pytest.raises(DeletionError) as caught:
+        delete(tmp_path, *names, 0.0)
+    assert words.replace("STORE", str(tmp_path)) in str(caught.value)
+    assert "Nothing was deleted." in str(caught.value)
+    assert "--also-if-absent" in str(caught.value)
+    assert not (tmp_path / marks.TOMBSTONES).exists()
+    assert delete(tmp_path, *names, 0.0, also_if_absent=True) == 0
+    assert read_tombstones(tmp_path).hides(document(names[1], source=names[0]))
+    assert delete(tmp_path, *names, 1.0) == 0, "what is deleted may be deleted again"
+
+
+def test_a_damaged_snapshot_hides_no_name_and_stops_no_deletion(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, bad = stored(tmp_path, TEXTS), stored(tmp_path, TEXTS | {"d.txt": "Parking is free."})
+    (snapshot_folder(tmp_path, good) / "vectors.f32").write_bytes(b"no vectors")
+    (snapshot_folder(tmp_path, bad) / "documents.json").write_bytes(b"[]")
+    with pytest.raises(DeletionError, match="; 1 more cannot be read, and may hold it"):
+        delete(tmp_path, "s", "d.txt", 0.0)
+    assert delete(tmp_path, "s", "a.txt", 0.0) == 0
+    printed = capsys.readouterr()
+    assert good[:10] in printed.out
+    assert f"its text may be in snapshot {bad[:10]}, which cannot be read" in printed.err
+
+
+def test_a_folder_that_is_no_store_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    store = tmp_path / "claims" / "snapshots"
+    store.mkdir(parents=True)
+    stored(store, TEXTS)
+    (tmp_path / "claims" / "documents").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    for wrong, words in {
+        tmp_path / "claims" / "snapshot": f"snapshot is not there: .* as {store}$",
+        tmp_path / "claims": f"claims holds no index snapshots: .* as {store}$",
+        tmp_path / "claims" / "documents": f"as {store}$",
+        store / "snapshots": f"as {store}$",
+        tmp_path / "none" / "at" / "all": "once an index was built into it$",
+    }.items():
+        for command in (
+            lambda: delete(wrong, "s", "a.txt", 0.0, also_if_absent=True),  # noqa: B023  called here
+            lambda: deleted(wrong),  # noqa: B023
+            lambda: restore(wrong, "s", "a.txt", Path(__file__)),  # noqa: B023
+        ):
+            with pytest.raises(DeletionError, match=words):
+                command()
+    assert sorted(tmp_path.rglob("*")) == before

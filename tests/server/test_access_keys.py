@@ -1,6 +1,7 @@
 """Keys of a Secret: who is let in, what is said to others, and what becomes of keys that change."""
 
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ from secret_folder import swap
 from tailhold_api.access import ApiKeys, Auth
 from tailhold_api.spec import Program
 from tailhold_server.access.access import Access, open_access
+from tailhold_server.access.authentication import KEPT_SECONDS
 from tailhold_server.access.caller import ANONYMOUS, Caller, caller_of
 from tailhold_server.access.keys import Keys, parse_keys
-from tailhold_server.access.watched import FilesRefusedError
-from tailhold_server.errors import ServeError, StartError
+from tailhold_server.errors import Failure, ServeError, StartError
 from tailhold_server.telemetry import Telemetry
 
 ADA, BOB = "ada-0123456789abcdef", "bob-0123456789abcdef"
@@ -111,53 +112,144 @@ async def test_keys_are_rotated_without_a_restart(secret: Path) -> None:
     assert [await lets_in(access, key) for key in keys] == [False, False, True, True]
 
 
-BROKEN: dict[str, tuple[dict[str, bytes | str], str]] = {
-    "too short": ({"ada": "short"}, "the key of client `ada` has to have at least 16 characters"),
-    "empty": ({"ada": ""}, "client `ada`"),
-    "a blank within": ({"ada": "0123456789 abcdef"}, "client `ada`"),
-    "half a hash": ({"ada": "sha256:0123"}, "64 hex digits"),
-    "no ASCII": ({"ada": "schlüssel-0123456789"}, "not ASCII"),
-    "bytes": ({"ada": b"\xff\xfe\x00" * 10}, "not ASCII"),
-    "one key for two": ({"ada": ADA, "bob": ADA}, "`ada` and `bob` have the same key"),
-    "none at all": ({}, "holds no key"),
-    "huge": ({"ada": b"a" * (3 << 20)}, "is larger than"),
+CAROL, NEW = "carol-0123456789abcdef", "ada-fedcba9876543210"
+# What a change of {ada, bob} leaves: who is let in, who is shut out, and words of the log.
+CHANGES: dict[str, tuple[dict[str, bytes | str], dict[str, str], set[str], str]] = {
+    "too short": ({"ada": "short", "bob": BOB}, {BOB: "bob"}, {"ada"}, "has to have at least 16 characters"),
+    "empty": ({"ada": "", "bob": BOB}, {BOB: "bob"}, {"ada"}, "client `ada`"),
+    "a blank within": ({"ada": "0123456789 abcdef", "bob": BOB}, {BOB: "bob"}, {"ada"}, "client `ada`"),
+    "half a hash": ({"ada": "sha256:0123", "bob": BOB}, {BOB: "bob"}, {"ada"}, "64 hex digits"),
+    "no ASCII": ({"ada": "schlüssel-0123456789", "bob": BOB}, {BOB: "bob"}, {"ada"}, "not ASCII"),
+    "bytes": ({"ada": b"\xff\xfe\x00" * 10, "bob": BOB}, {BOB: "bob"}, {"ada"}, "not ASCII"),
+    "huge": ({"ada": b"a" * (3 << 20), "bob": BOB}, {BOB: "bob"}, {"ada"}, "is larger than"),
+    "a broken one beside one that is revoked": ({"ada": "short"}, {}, {"ada"}, "client `ada`"),
+    "a broken one beside a new one": (
+        {"ada": ADA, "bob": "x", "carol": CAROL},
+        {ADA: "ada", CAROL: "carol"},
+        {"bob"},
+        "`bob`",
+    ),
+    "two broken ones": ({"ada": "x", "bob": "y", "carol": CAROL}, {CAROL: "carol"}, {"ada", "bob"}, "`ada`, `bob`"),
+    "one key for two": (
+        {"ada": ADA, "bob": ADA, "carol": CAROL},
+        {CAROL: "carol"},
+        {"ada", "bob"},
+        "`ada` and `bob` have the same key",
+    ),
+    "a key and its hash": (
+        {"ada": ADA, "bob": "sha256:" + hashlib.sha256(ADA.encode()).hexdigest()},
+        {},
+        {"ada", "bob"},
+        "same key",
+    ),
+    "one is revoked": ({"bob": BOB}, {BOB: "bob"}, set(), ""),
+    "a key is renewed": ({"ada": NEW, "bob": BOB}, {NEW: "ada", BOB: "bob"}, set(), ""),
+    "all are revoked": ({}, {}, set(), "holds no key, so everybody is turned away"),
 }
 
 
-@pytest.mark.parametrize(("files", "words"), BROKEN.values(), ids=BROKEN)
-async def test_a_broken_change_keeps_the_old_keys_and_says_so(
-    files: dict[str, bytes | str], words: str, secret: Path, caplog: pytest.LogCaptureFixture
+def emptied(folder: Path) -> None:
+    """As kubelet leaves a Secret without data."""
+    for path in folder.iterdir():
+        if not path.name.startswith(".."):
+            path.unlink()
+
+
+@pytest.mark.parametrize(("files", "lets", "out", "words"), CHANGES.values(), ids=CHANGES)
+async def test_each_entry_holds_for_its_own_client_at_once(
+    files: dict[str, bytes | str],
+    lets: dict[str, str],
+    out: set[str],
+    words: str,
+    secret: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     telemetry = Telemetry()
     access = opened(secret, telemetry)
     assert 'tailhold_access_current{what="api_keys"} 1.0' in telemetry.text()
     swap(secret, **files)
     if not files:
-        (secret / "..data").unlink()
-        for name in ("ada", "bob"):
-            (secret / name).unlink(missing_ok=True)
+        emptied(secret)
     for _ in range(3):
         await access.refresh()
     said = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert len(said) == 1, "once, not at each look"
-    assert words in said[0]
-    assert ADA not in said[0]
-    assert await lets_in(access, ADA)
-    assert await lets_in(access, BOB)
-    assert 'tailhold_access_current{what="api_keys"} 0.0' in telemetry.text()
-    swap(secret, ada="ada-fedcba9876543210")
+    assert len(said) == bool(words), "once, not at each look"
+    assert all(words in each and not any(key in each for key in (ADA, BOB, CAROL)) for each in said)
+    assert access.authenticator is not None
+    assert {key for key in (ADA, BOB, CAROL, NEW) if await lets_in(access, key)} == lets.keys()
+    assert {key: (await access.authenticator.caller(key)).client for key in lets} == lets
+    assert f'tailhold_access_current{{what="api_keys"}} {0.0 if words else 1.0}' in telemetry.text()
+    assert shut_out(telemetry) == out
+    swap(secret, ada=NEW)
     await access.refresh()
-    assert await lets_in(access, "ada-fedcba9876543210")
-    assert not await lets_in(access, ADA)
+    assert [await lets_in(access, key) for key in (NEW, ADA, BOB)] == [True, False, False]
+    assert 'tailhold_access_current{what="api_keys"} 1.0' in telemetry.text()
+    assert shut_out(telemetry) == set()
+
+
+def move(folder: Path, to: Path) -> None:
+    folder.rename(to)
+
+
+def shut_out(telemetry: Telemetry) -> set[str]:
+    return set(re.findall(r'tailhold_client_shut_out{client="(\w+)"} 1.0', telemetry.text()))
+
+
+async def test_a_folder_that_cannot_be_read_keeps_its_keys_for_a_while_and_no_longer(
+    secret: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A key that is revoked meanwhile must not open for ever; a hiccup of the node must lock nobody out."""
+    now, telemetry = [1000.0], Telemetry()
+    access = open_access(WITH_KEYS, secret.parent, telemetry, lambda _: "", clock=lambda: now[0])
+    await access.refresh()
+    move(secret, secret.with_name("aside"))
+    for _ in range(30):
+        now[0] += KEPT_SECONDS / 30
+        await access.refresh()
+        assert await lets_in(access, ADA)
+    assert 'tailhold_access_current{what="api_keys"} 0.0' in telemetry.text()
+    assert len([each for each in caplog.records if each.levelname == "ERROR"]) == 1
+    now[0] += 1
+    await access.refresh()
+    assert access.authenticator is not None
+    with pytest.raises(ServeError, match="cannot be read, so nobody can be let in") as refused:
+        await access.authenticator.caller(ADA)
+    assert (refused.value.failure, refused.value.retry_after_seconds) == (Failure.UNAVAILABLE, 30)
+    move(secret.with_name("aside"), secret)
+    await access.refresh()
+    assert await lets_in(access, ADA)
     assert 'tailhold_access_current{what="api_keys"} 1.0' in telemetry.text()
 
 
-@pytest.mark.parametrize(("files", "words"), BROKEN.values(), ids=BROKEN)
-def test_a_start_with_broken_keys_says_which(files: dict[str, bytes | str], words: str, tmp_path: Path) -> None:
+async def test_a_look_that_hangs_ends_the_keys_as_well(secret: Path) -> None:
+    now = [0.0]
+    access = open_access(WITH_KEYS, secret.parent, Telemetry(), lambda _: "", clock=lambda: now[0])
+    now[0] = KEPT_SECONDS + 1
+    assert not await lets_in(access, ADA)
+
+
+STARTS: dict[str, tuple[dict[str, bytes | str], str]] = {
+    "none": ({}, "holds no key"),
+    "a broken one": ({"ada": "short"}, "the key of client `ada` has to have at least 16 characters"),
+    "one key for two": ({"ada": ADA, "bob": ADA}, "`ada` and `bob` have the same key"),
+    "huge": ({"ada": b"a" * (3 << 20)}, "is larger than"),
+}
+
+
+@pytest.mark.parametrize(("files", "words"), STARTS.values(), ids=STARTS)
+def test_a_start_that_could_let_nobody_in_says_why(files: dict[str, bytes | str], words: str, tmp_path: Path) -> None:
     swap(tmp_path / "clients", **files)
     with pytest.raises(StartError, match=words) as failed:
         opened(tmp_path / "clients")
     assert not failed.value.final, "a Secret that is put right helps"
+
+
+async def test_a_start_with_a_broken_entry_lets_the_others_in(tmp_path: Path) -> None:
+    swap(tmp_path / "clients", ada="short", bob=BOB)
+    telemetry = Telemetry()
+    access = opened(tmp_path / "clients", telemetry)
+    assert [await lets_in(access, key) for key in ("short", BOB)] == [False, True]
+    assert shut_out(telemetry) == {"ada"}
 
 
 def test_a_start_without_the_secret_names_its_folder(tmp_path: Path) -> None:
@@ -172,14 +264,12 @@ KEY = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=16, m
 
 @given(st.dictionaries(st.text("abcdefgh", min_size=1), KEY, min_size=1), KEY)
 def test_each_key_opens_for_its_client_alone(clients: dict[str, str], other: str) -> None:
-    values = {client: key.encode() for client, key in clients.items()}
-    if len(set(clients.values())) < len(clients):
-        with pytest.raises(FilesRefusedError):
-            parse_keys(values, "here")
-        return
-    keys = Keys(parse_keys(values, "here"))
-    assert {client: keys.client(key) for client, key in clients.items()} == {client: client for client in clients}
-    assert (keys.client(other) is None) == (other not in clients.values())
+    keys = Keys(parse_keys({client: key.encode() for client, key in clients.items()}, {}))
+    shared = {client for client, key in clients.items() if list(clients.values()).count(key) > 1}
+    assert keys.shut_out.keys() == shared
+    opens = {client: keys.client(key) for client, key in clients.items()}
+    assert opens == {client: None if client in shared else client for client in clients}
+    assert other in clients.values() or keys.client(other) is None
 
 
 async def test_openais_field_for_a_salt_is_refused_by_name() -> None:

@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import json
 import random
+import shutil
 import time
 from collections import Counter
 from pathlib import Path
@@ -20,8 +21,7 @@ from tailhold.main import app
 from tailhold_api.audit import AuditFolder, AuditSink, OnFailure, Recording, Records, Redaction
 from tailhold_api.parts import PodPart
 from tailhold_server.access.caller import Caller
-from tailhold_server.audit.auditor import CALLER, ChainAuditor
-from tailhold_server.audit.journal import Journal
+from tailhold_server.audit.auditor import CALLER
 from tailhold_server.audit.record import Head, Record
 from tailhold_server.audit.verify import ONLY, records_of, verify
 from tailhold_server.testing import StandInEngine
@@ -60,24 +60,6 @@ def sha256(text: str) -> str:
 
 def of_kind(root: Path, kind: str) -> list[Record]:
     return [record for record in records_of(root) if record["kind"] == kind]
-
-
-@pytest.fixture
-def chained(tmp_path: Path) -> Any:
-    """An auditor in this process, for tests of what is recorded."""
-
-    class Uncounted:
-        def recorded(self, records: int, seconds: float) -> None: ...
-
-        def not_recorded(self, records: int) -> None: ...
-
-    def make() -> ChainAuditor:
-        journal = Journal(tmp_path / "docs" / "pod", {}, lambda: 365, Uncounted())
-        journal.open()
-        journal.start()
-        return ChainAuditor(journal, "p" * 64)
-
-    return make
 
 
 @pytest.mark.parametrize("streamed", [True, False])
@@ -255,6 +237,33 @@ def test_a_disk_that_cannot_be_written_ends_the_start_with_its_reason(start_stan
     assert "audit records cannot be written to" in termination(program)["message"]
     went_on = start_stand_in(pod=audited(), recording=Recording(on_failure=OnFailure.CONTINUE))
     assert ask(went_on).status_code == 200
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_running_server_refuses_while_its_folder_is_away_and_goes_on_when_it_is_back(
+    start_stand_in: Any, streamed: bool
+) -> None:
+    program = start_stand_in(pod=audited(), TAILHOLD_POD_NAME="docs-1")
+    folder = folder_of(program) / "docs" / "docs-1"
+    assert ask(program).status_code == 200
+    folder.rename(folder.with_name("aside"))
+    folder.write_text("no folder")
+    for _ in range(3):
+        refused = ask(program, stream=streamed)
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+    folder.unlink()
+    folder.with_name("aside").rename(folder)
+    assert ask(program, stream=streamed).status_code == 200
+    head = tuning(program)["audit"]
+    assert verify(folder, {ONLY: Head(**head)}).findings == ()
+    shutil.rmtree(folder)
+    assert ask(program, stream=streamed).status_code == 200
+    assert program.stop() == 0
+    (finding,) = verify(folder, {ONLY: Head(**head)}).findings
+    assert f"1 to {head['sequence']} had been removed while it ran" in finding.words
+    log = program.log.read_text()
+    assert log.count("audit records cannot be written to") == 1
+    assert "never retrieved" not in log
 
 
 def test_a_pattern_that_is_no_expression_is_refused_by_name(start_stand_in: Any) -> None:

@@ -20,7 +20,6 @@ from tailhold.main import app
 from tailhold_server.audit.files import chain_files
 from tailhold_server.audit.journal import Journal, NotRecordedError
 from tailhold_server.audit.record import START, Head, MalformedError, read, sealed
-from tailhold_server.audit.segment import Segment
 from tailhold_server.audit.verify import ONLY, Report, verify
 
 DAY = 86400.0
@@ -387,14 +386,6 @@ def test_a_writer_that_is_killed_at_any_moment_has_lost_nothing_that_it_said_was
         assert report.findings == ()
         assert report.chains[0].head.sequence >= told
     assert told > 500
-
-
-def test_a_file_that_is_deleted_under_the_writer_is_noticed(tmp_path: Path) -> None:
-    segment = Segment.created(tmp_path / "a.jsonl", b"{}\n", 0.0, 100)
-    (tmp_path / "a.jsonl").unlink()
-    with pytest.raises(OSError, match="deleted"):
-        segment.append(b"{}\n")
-    assert not segment.usable
 
 
 def test_a_record_that_cannot_be_made_takes_no_other_with_it(tmp_path: Path) -> None:

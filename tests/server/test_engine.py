@@ -25,7 +25,7 @@ from traces import ORDER, outline, spans
 from waiting import until
 
 from tailhold.demo import EMBEDDER, GENERATOR, ensure_models
-from tailhold.serve import cache_folder
+from tailhold.places import cache_folder
 from tailhold_local.jaeger import Jaeger
 from tailhold_server.audit.verify import records_of, verify
 

@@ -14,7 +14,8 @@ import pytest
 from program_process import termination
 from rag_server import body, pod_part
 
-from tailhold.serve import ServeFailedError, serve
+from tailhold.places import ServeFailedError
+from tailhold.serve import serve
 from tailhold_api.access import Http
 from tailhold_api.spec import Program
 

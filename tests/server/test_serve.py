@@ -13,8 +13,9 @@ from rule_examples import RULES, placed
 from spec_examples import MINIMAL, merged
 
 from tailhold.manifest import ManifestError, read_manifest
+from tailhold.places import ServeFailedError
 from tailhold.rules import broken
-from tailhold.serve import ServeFailedError, serve
+from tailhold.serve import serve
 from tailhold_api.codec import load
 from tailhold_api.fields import Rule
 from tailhold_api.spec import Spec

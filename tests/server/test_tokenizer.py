@@ -5,7 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tailhold.demo import ensure_models
-from tailhold.serve import cache_folder
+from tailhold.places import cache_folder
 from tailhold_server.adapters.tokenizer import ModelTokenizer
 
 pytestmark = pytest.mark.engine

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +12,7 @@ from tailhold_api.conditions import Reason
 from tailhold_api.spec import Program
 from tailhold_server.access.authentication import Authenticator, KeyAuthenticator
 from tailhold_server.access.certificates import Certificates, Material, read_material
-from tailhold_server.access.keys import Keys, read_keys
+from tailhold_server.access.keys import Keys, lacking, read_keys
 from tailhold_server.access.oidc import Issuer, fetch
 from tailhold_server.access.watched import FilesRefusedError, Watched
 from tailhold_server.errors import StartError
@@ -53,11 +54,17 @@ class Access:
             self._telemetry.show_expiry(self.certificates.newest.expires)
 
 
-def open_access(program: Program, secrets: Path, telemetry: Telemetry, tenant_of: Callable[[str], str]) -> Access:
+def open_access(
+    program: Program,
+    secrets: Path,
+    telemetry: Telemetry,
+    tenant_of: Callable[[str], str],
+    clock: Callable[[], float] = time.monotonic,
+) -> Access:
     """Read what is asked for; Secrets are folders of their names in `secrets`. Raises StartError."""
     try:
-        keys = _keys(program, secrets, partial(telemetry.show_current, "api_keys"))
-        certificates = _certificates(program, secrets, partial(telemetry.show_current, "certificate"))
+        keys = _keys(program, secrets, telemetry, clock)
+        certificates = _certificates(program, secrets, telemetry)
     except FilesRefusedError as error:
         raise StartError(Reason.START_FAILED, str(error), final=False) from error
     oidc = program.auth.oidc if program.auth else None
@@ -65,18 +72,31 @@ def open_access(program: Program, secrets: Path, telemetry: Telemetry, tenant_of
     return Access(KeyAuthenticator(keys, tenant_of) if keys else issuer, certificates, keys, issuer, telemetry)
 
 
-def _keys(program: Program, secrets: Path, tell: Callable[[bool], None]) -> Watched[Keys] | None:
+def _keys(program: Program, secrets: Path, telemetry: Telemetry, clock: Callable[[], float]) -> Watched[Keys] | None:
+    """Raises FilesRefusedError where nobody could be let in: such a pod takes no other one's place."""
     if program.auth is None or program.auth.api_keys is None:
         return None
     folder = secrets / program.auth.api_keys.secret_name
-    return Watched((folder,), partial(read_keys, folder), tell)
+
+    def tell(keys: Keys | None) -> None:
+        telemetry.show_current("api_keys", keys is not None and not lacking(keys, folder))
+        if keys is not None:
+            telemetry.show_shut_out(keys.shut_out)
+
+    watched = Watched((folder,), partial(read_keys, folder), tell, clock)
+    if not watched.value:
+        raise FilesRefusedError(lacking(watched.value, folder))
+    return watched
 
 
-def _certificates(program: Program, secrets: Path, tell: Callable[[bool], None]) -> Certificates | None:
+def _certificates(program: Program, secrets: Path, telemetry: Telemetry) -> Certificates | None:
     if program.tls is None:
         return None
     folder, trusted = secrets / program.tls.secret_name, program.tls.client_ca_secret_name
     authorities = secrets / trusted if trusted else None
     folders = (folder, authorities) if authorities else (folder,)
-    watched: Watched[Material] = Watched(folders, partial(read_material, folder, authorities), tell)
-    return Certificates(watched)
+
+    def tell(material: Material | None) -> None:
+        telemetry.show_current("certificate", material is not None)
+
+    return Certificates(Watched(folders, partial(read_material, folder, authorities), tell))

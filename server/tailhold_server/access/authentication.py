@@ -9,8 +9,11 @@ from tailhold_server.access.bearer import bearer_token, unauthenticated
 from tailhold_server.access.caller import SCOPE_KEY, Caller
 from tailhold_server.access.keys import Keys
 from tailhold_server.access.watched import Watched
-from tailhold_server.errors import ServeError
+from tailhold_server.errors import Failure, ServeError
 from tailhold_server.routes.envelope import error_response
+
+KEPT_SECONDS = 300.0
+"""How long keys hold that cannot be read any more: one that is taken out meanwhile would open for ever."""
 
 
 class Authenticator(Protocol):
@@ -29,6 +32,9 @@ class KeyAuthenticator:
 
     async def caller(self, token: str) -> Caller:
         """The client whose key it is, with its tenant."""
+        if self._keys.age_seconds > KEPT_SECONDS:
+            told = "The keys of clients cannot be read, so nobody can be let in. Try again later."
+            raise ServeError(Failure.UNAVAILABLE, told, retry_after_seconds=30)
         client = self._keys.value.client(token)
         if client is None:
             raise unauthenticated("The API key is none of ours.")

@@ -74,6 +74,12 @@ def read_material(folder: Path, authorities: Path | None) -> Material:
     return Material(certificate, key, trusted, _expiry(folder, certificate), context, internal)
 
 
+def is_its_own_authority(certificate: Path) -> bool:
+    """Whether a certificate signs itself: a client has to be given it. Raises OSError and ValueError."""
+    read = x509.load_pem_x509_certificate(certificate.read_bytes())
+    return read.issuer == read.subject
+
+
 def _loaded(folder: Path, authorities: bytes | None) -> ssl.SSLContext:
     context = _context(authorities)
     try:

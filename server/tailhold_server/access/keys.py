@@ -2,17 +2,32 @@
 
 import hashlib
 import hmac
+import logging
 import re
 import secrets
+from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from tailhold_server.access.watched import FilesRefusedError, entries
+from tailhold_server.access.watched import FilesRefusedError, files_of, read_file
+
+_LOG = logging.getLogger(__name__)
 
 _HASHED = "sha256:"
 _HEX = re.compile(r"[0-9a-f]{64}")
 _SHORTEST = 16
 """Characters of a key: shorter ones can be guessed."""
+
+
+@dataclass(frozen=True)
+class Entries:
+    """What a Secret's entries come to, each on its own: one that cannot be used shuts its own client out, no other."""
+
+    clients: Mapping[bytes, str]
+    """By the SHA-256 of their keys."""
+    shut_out: Mapping[str, str]
+    """Clients whose entries cannot be used, and why, without a word of any key."""
 
 
 class Keys:
@@ -22,9 +37,13 @@ class Keys:
     nobody outside knows what is compared.
     """
 
-    def __init__(self, hashes: Mapping[bytes, str]) -> None:
+    def __init__(self, entries: Entries) -> None:
+        self.shut_out = entries.shut_out
         self._secret = secrets.token_bytes(32)
-        self._clients = {self._blinded(hashed): client for hashed, client in hashes.items()}
+        self._clients = {self._blinded(hashed): client for hashed, client in entries.clients.items()}
+
+    def __len__(self) -> int:
+        return len(self._clients)
 
     def client(self, token: str) -> str | None:
         """Whose key it is; None where it is nobody's."""
@@ -35,26 +54,44 @@ class Keys:
 
 
 def read_keys(folder: Path) -> Keys:
-    """All keys of the folder. Raises FilesRefusedError, without a word of any key."""
-    return Keys(parse_keys(entries(folder), str(folder)))
+    """All keys of the folder, which are logged of where they cannot be used. Raises OSError where it cannot be read."""
+    values, unread = dict[str, bytes](), dict[str, str]()
+    for path in files_of(folder):
+        try:
+            values[path.name] = read_file(path)
+        except FileNotFoundError:
+            continue  # taken out since
+        except FilesRefusedError as error:
+            unread[path.name] = str(error)
+        except OSError as error:
+            unread[path.name] = f"the entry of client `{path.name}` cannot be read: {error.strerror}"
+    keys = Keys(parse_keys(values, unread))
+    if said := lacking(keys, folder):
+        _LOG.error("%s", said)
+    return keys
 
 
-def parse_keys(values: Mapping[str, bytes], where: str) -> dict[bytes, str]:
-    """Clients by the SHA-256 of their keys.
+def lacking(keys: Keys, folder: Path) -> str:
+    """What is wrong with them; empty for nothing."""
+    if keys.shut_out:
+        who = ", ".join(f"`{client}`" for client in keys.shut_out)
+        why = "; ".join(dict.fromkeys(keys.shut_out.values()))
+        return f"{folder}: shut out until their entries are put right: {who}: {why}"
+    return "" if keys else f"{folder} holds no key, so everybody is turned away: put one in, named by its client"
 
-    Raises FilesRefusedError where one cannot be used: half of a table would lock clients out.
-    """
-    found: dict[bytes, str] = {}
+
+def parse_keys(values: Mapping[str, bytes], unread: Mapping[str, str]) -> Entries:
+    """Who has which key. Two clients with one key are both shut out: nobody could tell which of them asks."""
+    owners, shut_out = defaultdict[bytes, list[str]](list), dict(unread)
     for client, value in sorted(values.items()):
-        hashed = _hash(client, value)
-        if hashed in found:
-            raise FilesRefusedError(
-                f"the clients `{found[hashed]}` and `{client}` have the same key: give each its own"
-            )
-        found[hashed] = client
-    if not found:
-        raise FilesRefusedError(f"{where} holds no key: put one in, named by its client")
-    return found
+        try:
+            owners[_hash(client, value)].append(client)
+        except FilesRefusedError as error:
+            shut_out[client] = str(error)
+    for several in (each for each in owners.values() if len(each) > 1):
+        names = " and ".join(f"`{client}`" for client in several)
+        shut_out |= dict.fromkeys(several, f"the clients {names} have the same key: give each its own")
+    return Entries({hashed: first for hashed, (first, *more) in owners.items() if not more}, shut_out)
 
 
 def _hash(client: str, value: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """Files of a mounted Secret, read anew when kubelet has swapped them."""
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -23,25 +24,40 @@ class FilesRefusedError(Exception):
 class Watched(Generic[Value]):
     """What the files of some folders say. Files that cannot be used leave the old value in force, and are said once.
 
-    `tell` is called with True where the newest files are in force and False where they are not.
+    `tell` is called with what the newest files say, and with None where they cannot be used.
     """
 
-    def __init__(self, folders: Sequence[Path], read: Callable[[], Value], tell: Callable[[bool], None]) -> None:
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        read: Callable[[], Value],
+        tell: Callable[[Value | None], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Raises FilesRefusedError."""
         self._folders = folders
         self._read = read
         self._tell = tell
+        self._clock = clock
         self._stamp = _stamp(folders)
+        self._is_current = True
+        self._looked = clock()
         try:
             self.value = read()
         except OSError as error:
             raise FilesRefusedError(f"{error.filename} cannot be read: {error.strerror}") from error
-        tell(True)
+        tell(self.value)
+
+    @property
+    def age_seconds(self) -> float:
+        """Since the last look that found the value to be what the files say."""
+        return self._clock() - self._looked
 
     def refresh(self) -> None:
         """Look whether the files have changed, and read them if so. Any thread, one at a time."""
-        stamp = _stamp(self._folders)
+        stamp, now = _stamp(self._folders), self._clock()
         if stamp == self._stamp:
+            self._looked = now if self._is_current else self._looked
             return
         self._stamp = stamp
         where = ", ".join(map(str, self._folders))
@@ -49,15 +65,12 @@ class Watched(Generic[Value]):
             self.value = self._read()
         except (FilesRefusedError, OSError) as error:
             _LOG.error("new files in %s are not taken, the old ones stay in force: %s", where, error)
-            self._tell(False)
+            self._is_current = False
+            self._tell(None)
             return
+        self._is_current, self._looked = True, now
         _LOG.info("new files in %s are in force", where)
-        self._tell(True)
-
-
-def entries(folder: Path) -> dict[str, bytes]:
-    """The files of a folder by name, without kubelet's own. Raises FilesRefusedError and OSError."""
-    return {path.name: read_file(path) for path in _files(folder)}
+        self._tell(self.value)
 
 
 def read_file(path: Path) -> bytes:
@@ -69,14 +82,22 @@ def read_file(path: Path) -> bytes:
     return data
 
 
-def _files(folder: Path) -> list[Path]:
+def files_of(folder: Path) -> list[Path]:
+    """The files of a folder, sorted, without kubelet's own. Raises OSError."""
     return sorted(path for path in folder.iterdir() if not path.name.startswith(_OWN) and path.is_file())
 
 
 def _stamp(folders: Sequence[Path]) -> Stamp:
-    """Changes with every swap: the links' targets are other files then."""
+    """Changes with every swap: the links' targets are other files then. Empty where a folder cannot be read."""
     try:
-        facts = [(str(path), path.stat()) for folder in folders for path in _files(folder)]
+        return tuple(_mark(path) for folder in folders for path in files_of(folder))
     except OSError:
         return ()
-    return tuple((name, each.st_mtime_ns, each.st_ino, each.st_size) for name, each in facts)
+
+
+def _mark(path: Path) -> tuple[str, int, int, int]:
+    try:
+        facts = path.stat()
+    except OSError:
+        return str(path), 0, 0, 0
+    return str(path), facts.st_mtime_ns, facts.st_ino, facts.st_size

@@ -15,6 +15,10 @@ _UNIT = 2.0**-24
 """Relative error of one float32 operation."""
 _SAFE = 1.001
 """The bounds are computed in float32 themselves."""
+_LEAST_SCALE = 2.0**-64
+"""Of a vector and of a question: shorter ones are all error. So no length that is measured can be too small to square,
+and `_LEAST_SLACK` of both is more than a score loses that is too small for float32."""
+_LEAST_SLACK = 2.0**-20
 
 
 @dataclass(frozen=True)
@@ -22,10 +26,10 @@ class Asked:
     """Questions as they are multiplied."""
 
     small: torch.Tensor
-    scales: torch.Tensor
-    """A column: what a product is multiplied with."""
+    units: torch.Tensor
+    """A column: what a score is multiplied with to be one of the question itself."""
     slack: torch.Tensor
-    """A column: how far a product may be from the exact one, in units of a vector's scale."""
+    """A column: how far a score may be from the exact one, in units of a vector's scale."""
 
 
 class Coarse:
@@ -54,20 +58,26 @@ class Coarse:
 
     def ask(self, questions: torch.Tensor) -> Asked:
         """The questions, a row each, and how far they are to be trusted."""
-        scales, small = self._shrunk(questions)
-        lost = torch.linalg.vector_norm(questions - scales * small.float(), dim=1, keepdim=True)
-        length = torch.linalg.vector_norm(questions, dim=1, keepdim=True)
+        units, small = self._shrunk(questions)
+        asked = questions / units
+        length = torch.linalg.vector_norm(asked, dim=1, keepdim=True)
+        # The division above has rounded each number once.
+        lost = torch.linalg.vector_norm(asked - small.float(), dim=1, keepdim=True) + _UNIT * length
         slack = self._error * length + self._longest * (lost + self._rounding * length)
-        return Asked(small, scales, slack * _SAFE)
+        return Asked(small, units, slack * _SAFE + _LEAST_SLACK)
 
     def highest(self, asked: Asked, start: int, end: int) -> torch.Tensor:
-        """Of each question, a row, the highest scores that the vectors from `start` to `end` can have."""
-        bounds = self._products(asked.small, self.small[start:end].T).mul_(asked.scales).add_(asked.slack)
+        """Of each question, a row, the highest scores that the vectors from `start` to `end` can have, in its units."""
+        products = self._products(asked.small, self.small[start:end].T)
+        # Integers become float32 in the pass that adds to them; float32 needs no second copy.
+        bounds = torch.add(products, asked.slack) if self._levels else products.add_(asked.slack)
         return bounds.mul_(self.scales[start:end])
 
     def _products(self, questions: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+        if self._levels and len(columns) == 1:  # `_int_mm` of torch 2.13 is wrong on a CPU for vectors of one number
+            return questions.int() * columns.int()
         if self._levels:
-            return torch._int_mm(questions, columns).float()
+            return torch._int_mm(questions, columns)
         if questions.is_cuda:
             return torch.mm(questions, columns, out_dtype=torch.float32)
         return questions.float() @ columns.float()
@@ -76,13 +86,13 @@ class Coarse:
         scales, small = self._shrunk(block)
         self.small[start : start + len(block)] = small
         self.scales[start : start + len(block)] = scales.flatten()
-        lost = block / torch.where(scales > 0, scales, 1) - small.float()
+        lost = block / scales - small.float()
         longest = torch.linalg.vector_norm(small.float(), dim=1).max()
         error = torch.linalg.vector_norm(lost, dim=1).max() + 4 * _UNIT * longest
         self._error = max(self._error, float(error) * _SAFE)
         self._longest = max(self._longest, float(longest) * _SAFE)
 
     def _shrunk(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        scales = rows.abs().amax(dim=1, keepdim=True) / (self._levels or 1)
-        small = rows / torch.where(scales > 0, scales, 1)
+        scales = (rows.abs().amax(dim=1, keepdim=True) / (self._levels or 1)).clamp_(min=_LEAST_SCALE)
+        small = rows / scales
         return scales, small.round_().to(torch.int8) if self._levels else small.half()

@@ -21,6 +21,9 @@ _MOST_ROWS = {"cpu": 1 << 15, "cuda": 1 << 26}
 _MOST_NEAR = 1 << 16
 """Vectors that may be among a question's best before they are compared in full."""
 
+_LEAST = float(np.finfo(np.float32).min)
+"""Less than any score, and more than that of a vector that is not allowed."""
+
 Vectors = NDArray[np.float32]
 Ids = NDArray[np.int64]
 Allowed = NDArray[np.bool_]
@@ -88,8 +91,8 @@ class FlatSearcher:
     def _near(self, questions: Vectors, k: int, allowed: Allowed | None) -> "list[_Near]":
         """For each question all that may be among its best."""
         asked = self._coarse.ask(torch.from_numpy(questions).to(self._device))
-        gaps = (2 * asked.slack).flatten().cpu().numpy()
-        found = [_Near(k, float(gap)) for gap in gaps]
+        sizes = torch.cat([2 * asked.slack, asked.units], dim=1).tolist()
+        found = [_Near(k, gap, unit) for gap, unit in sizes]
         closed = None if allowed is None else torch.from_numpy(~allowed).to(self._device)
         step = max(1, min(_MOST_ROWS[self._device], _BLOCK_SCORES[self._device] // len(questions)))
         for number, start in enumerate(range(0, self.count, step), 1):
@@ -108,7 +111,7 @@ class FlatSearcher:
             for near, row in zip(found, highest, strict=True):
                 near.least = _kth(row - near.gap * first_scales, near.k)
         least = torch.tensor([near.least for near in found], device=highest.device).unsqueeze(1)
-        rows, columns = torch.nonzero((highest >= least) & (highest > -torch.inf), as_tuple=True)
+        rows, columns = torch.nonzero(highest >= least, as_tuple=True)
         bounds, scales = highest[rows, columns].cpu().numpy(), self._coarse.scales[columns + start].cpu().numpy()
         ends = np.cumsum(np.bincount(rows.cpu().numpy(), minlength=len(found)))
         ids = columns.cpu().numpy() + start
@@ -133,13 +136,17 @@ class FlatSearcher:
 
 
 class _Near:
-    """What may be among one question's best `k`, with the highest and the lowest that each score can be."""
+    """What may be among one question's best `k`, with the highest and the lowest that each score can be.
 
-    def __init__(self, k: int, gap: float) -> None:
+    In the question's units.
+    """
+
+    def __init__(self, k: int, gap: float, unit: float) -> None:
         self.k = k
         self.gap = gap
         """Between the two, in units of a vector's scale."""
-        self.least = -np.inf
+        self.unit = unit
+        self.least = _LEAST
         """So much have the best `k` at least."""
         self.ids: Ids = np.empty(0, dtype=np.int64)
         self._highest = self._lowest = np.empty(0, dtype=np.float32)
@@ -159,9 +166,9 @@ class _Near:
 
     def settle(self, scores: Vectors, ids: Ids) -> None:
         """These are the best so far. What is as good as the last of them comes after it: ids only grow."""
-        self.ids, self._highest, self._lowest = ids, np.full_like(scores, np.inf), scores
-        self.least = max(self.least, float(np.nextafter(scores[-1], np.float32(np.inf))))
+        self.ids, self._highest, self._lowest = ids, np.full_like(scores, np.inf), scores / np.float32(self.unit)
+        self.least = max(self.least, float(np.nextafter(scores[-1], np.float32(np.inf))) / self.unit)
 
 
 def _kth(scores: torch.Tensor, k: int) -> float:
-    return float(torch.topk(scores, k).values[-1]) if k <= len(scores) else -np.inf
+    return max(_LEAST, float(torch.topk(scores, k).values[-1])) if k <= len(scores) else _LEAST

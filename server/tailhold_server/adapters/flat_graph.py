@@ -69,7 +69,8 @@ class GraphSearch:
 
     def step(self, questions: torch.Tensor, k: torch.Tensor, places: int, closed: torch.Tensor | None) -> torch.Tensor:
         """Scores, ids and certainty side by side in float64, so that one copy brings them to the host."""
-        highest = self._coarse.highest(self._coarse.ask(questions), 0, len(self._coarse))
+        asked = self._coarse.ask(questions)
+        highest = self._coarse.highest(asked, 0, len(self._coarse))
         if closed is not None:
             highest.masked_fill_(closed, -torch.inf)
         ids, bound = _candidates(highest, places)
@@ -80,7 +81,7 @@ class GraphSearch:
         scores.masked_fill_(highest.gather(1, ids) == -torch.inf, -torch.inf)
         scores, ids = _ranked(scores, ids)
         kth = scores.gather(1, (k - 1).expand(len(scores), 1))
-        certain = (kth > bound).double()
+        certain = (kth > bound * asked.units).double()
         return torch.cat([scores[:, :places].double(), ids[:, :places].double(), certain], dim=1)
 
 

@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from tailhold_api.audit import OnFailure, Recording, Records
+from tailhold_server.audit.events import Event
+from tailhold_server.audit.facts import digests, kept, sha256, who
 from tailhold_server.audit.journal import Journal, NotRecordedError
 from tailhold_server.audit.record import stamp
-from tailhold_server.audit.redact import redact
 from tailhold_server.errors import Failure, ServeError
 from tailhold_server.pipeline import Answering
 from tailhold_server.question import Question
@@ -35,6 +36,8 @@ class Asked:
     """Whom the client says that it asks for."""
     streamed: bool = False
     revision: str = ""
+    model: str = ""
+    """As the client called it."""
 
 
 class Trail(Protocol):
@@ -62,6 +65,9 @@ class Auditor(Protocol):
 
     def head(self) -> dict[str, Any]:
         """`sequence` and `hash` of the last record on the disk, for whoever keeps them elsewhere; empty for none."""
+
+    async def happened(self, event: Event, recording: Recording) -> None:
+        """Returns when the disk knows of it, at once where it is not to be recorded. Raises ServeError."""
 
     async def close(self) -> None:
         """Write what waits."""
@@ -96,6 +102,9 @@ class NoAuditor:
         """None."""
         return {}
 
+    async def happened(self, event: Event, recording: Recording) -> None:
+        """At once."""
+
     async def close(self) -> None:
         """Nothing waits."""
 
@@ -115,6 +124,15 @@ class ChainAuditor:
         """As it is on the disk."""
         head = self._journal.head
         return {"sequence": head.sequence, "hash": head.hash}
+
+    async def happened(self, event: Event, recording: Recording) -> None:
+        """Raises ServeError where the pipeline refuses what it has no record of."""
+        if not event.is_wanted(recording):
+            return
+        at = stamp(time.time())
+        record = self._journal.put(lambda: {"kind": event.kind, "time": at, **event.told(self._pod_digest, recording)})
+        if not await _on_disk(record, recording.on_failure):
+            self._journal.lose()
 
     async def close(self) -> None:
         """Off the event loop."""
@@ -141,7 +159,7 @@ class ChainTrail:
 
     async def begun(self) -> None:
         """Raises ServeError where the pipeline refuses answers without a record."""
-        await self._on_disk(self._first)
+        await self._wait(self._first)
 
     def said(self, text: str) -> None:
         """Hashed as it comes."""
@@ -154,14 +172,13 @@ class ChainTrail:
         """Raises ServeError where the pipeline refuses answers without a record."""
         self._is_over = True
         ending = self._journal.put(self._ending(outcome, finish_reason))
-        await self._on_disk(self._first)
-        await self._on_disk(ending)
+        await self._wait(self._first)
+        await self._wait(ending)
 
     def left(self, outcome: str) -> None:
         """Nobody is there to wait for."""
         if not self._is_over:
             self._is_over = True
-            self._first.add_done_callback(_heard)
             self._journal.leave(self._ending(outcome, None))
 
     def _ending(self, outcome: str, finish_reason: str | None) -> Callable[[], dict[str, Any]]:
@@ -183,42 +200,42 @@ class ChainTrail:
             "usage": usage,
             "cited": cited,
         }
-        texts, redactions = self._texts, self._recording.redaction
+        texts = self._texts
         if texts is None:
             return lambda: ended
-        return lambda: ended | {"text": redact(_legible("".join(texts)), redactions)}
+        return lambda: ended | {"text": kept("".join(texts), self._recording)}
 
-    async def _on_disk(self, record: "asyncio.Future[None]") -> None:
-        try:
-            await asyncio.wait_for(asyncio.shield(record), _WAIT_SECONDS)
-        except (NotRecordedError, TimeoutError):
-            record.add_done_callback(_heard)
-            if self._recording.on_failure is OnFailure.REFUSE:
-                words = "The answer's audit record cannot be written, so it is not given. Try again later."
-                raise ServeError(Failure.UNAVAILABLE, words, retry_after_seconds=5) from None
-            if not self._is_lost:
-                self._is_lost = True
-                self._journal.lose()
+    async def _wait(self, record: "asyncio.Future[None]") -> None:
+        if not await _on_disk(record, self._recording.on_failure) and not self._is_lost:
+            self._is_lost = True
+            self._journal.lose()
+
+
+async def _on_disk(record: "asyncio.Future[None]", on_failure: OnFailure) -> bool:
+    """Whether the disk has it. Raises ServeError where nothing is given without a record."""
+    try:
+        await asyncio.wait_for(asyncio.shield(record), _WAIT_SECONDS)
+    except (NotRecordedError, TimeoutError):
+        if on_failure is OnFailure.REFUSE:
+            words = "The audit record cannot be written, so what was asked for is not given. Try again later."
+            raise ServeError(Failure.UNAVAILABLE, words, retry_after_seconds=5) from None
+        return False
+    return True
 
 
 def _begun(answering: Answering, asked: Asked, pod_digest: str, recording: Recording) -> dict[str, Any]:
     """What is known before an answer's first byte. Called in the writer's thread."""
     prepared = answering.prepared
     content, prompt = prepared.content, prepared.prompt_ids
-    known = {
+    known: dict[str, Any] = {
         "request": prepared.request_id,
         "surface": asked.surface,
         "streamed": asked.streamed,
-        "client": str(getattr(asked.caller, "client", None) or "anonymous"),
-        "tenant": str(getattr(asked.caller, "tenant", None) or ""),
+        **who(asked.caller),
+        "model": asked.model,
         "revision": asked.revision,
-        "digests": {
-            "pod": pod_digest,
-            "content": content.digest,
-            "snapshot": content.index.snapshot,
-            "embedder": content.index.fingerprint,
-        },
-        "question": {"sha256": _sha256(asked.question.text)},
+        "digests": digests(pod_digest, content),
+        "question": {"sha256": sha256(asked.question.text)},
         "prompt": {"tokens": len(prompt), "sha256": hashlib.sha256(array("I", prompt).tobytes()).hexdigest()},
         "chunks": [{"key": source.key, "score": round(source.score, 6)} for source in prepared.sources],
         "dropped": prepared.dropped,
@@ -226,28 +243,10 @@ def _begun(answering: Answering, asked: Asked, pod_digest: str, recording: Recor
         "sampling": asdict(prepared.sampling),
     }
     if asked.user:
-        known["user"] = {"sha256": _sha256(asked.user)}
+        known["user"] = {"sha256": sha256(asked.user)}
     return known if recording.records is Records.DIGESTS else known | _texts(asked, recording)
 
 
 def _texts(asked: Asked, recording: Recording) -> dict[str, Any]:
-    def kept(text: str) -> str:
-        return redact(_legible(text), recording.redaction)
-
-    messages = [{"role": each.role.value, "text": kept(each.text)} for each in asked.question.messages]
-    return {"messages": messages} | ({"userName": kept(asked.user)} if asked.user else {})
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
-
-
-def _legible(text: str) -> str:
-    """Without halves of surrogate pairs, which no UTF-8 has."""
-    return text.encode(errors="replace").decode()
-
-
-def _heard(record: "asyncio.Future[None]") -> None:
-    """A failure that nobody waits for is told of by the journal."""
-    if not record.cancelled():
-        record.exception()
+    messages = [{"role": each.role.value, "text": kept(each.text, recording)} for each in asked.question.messages]
+    return {"messages": messages} | ({"userName": kept(asked.user, recording)} if asked.user else {})

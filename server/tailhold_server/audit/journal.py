@@ -2,26 +2,22 @@
 
 import asyncio
 import contextlib
-import errno
-import fcntl
 import logging
-import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from tailhold_server.audit.files import LOCK, file_name, resume
-from tailhold_server.audit.record import START, Head, sealed, stamp
+from tailhold_server.audit.record import Head, stamp
 from tailhold_server.audit.retention import removals
-from tailhold_server.audit.segment import Segment
+from tailhold_server.audit.trouble import trouble
+from tailhold_server.audit.writer import Body, Writer
 
 _LOG = logging.getLogger(__name__)
 
-Body = Mapping[str, Any]
 _DAY_SECONDS = 86400
 _MOST_TOGETHER = 1024
 _TICK_SECONDS = 60.0
@@ -65,28 +61,25 @@ class Journal:
         max_bytes: int = 64 * 1024 * 1024,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.head: Head = START
-        """The last record that is on the disk."""
-        self._folder = folder
-        self._about = about
+        self._writer = Writer(folder, about, max_bytes, clock)
         self._retention_days = retention_days
         self._meter = meter
-        self._max_bytes = max_bytes
         self._clock = clock
         self._queue: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
         self._lost = 0
         self._lost_told = 0
-        self._lock = -1
-        self._segment: Segment | None = None
-        self._after = ""
-        self._left: tuple[Body, ...] = ()
         self._swept = 0.0
         self._failing = False
         self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
 
+    @property
+    def head(self) -> Head:
+        """The last record that is on the disk."""
+        return self._writer.head
+
     def open(self) -> None:
         """Take the folder and begin a file. Raises OSError; the thread goes on trying."""
-        self._begin()
+        self._writer.current()
 
     def start(self) -> None:
         """Write what is put from now on."""
@@ -121,9 +114,7 @@ class Journal:
                 self._commit(batch)
             if going:
                 self._tend()
-        self._end_segment()
-        if self._lock >= 0:
-            os.close(self._lock)
+        self._writer.end()
 
     def _gathered(self) -> tuple[list[Entry], bool]:
         """What waits, at least one where any comes in time, and whether more may come."""
@@ -140,12 +131,14 @@ class Journal:
 
     def _commit(self, batch: list[Entry]) -> None:
         began, lost = time.perf_counter(), self._lost
+        told = self._told_of_loss(lost)
         try:
-            unmade = self._append([*self._told_of_loss(lost), *batch])
-        except OSError as error:
+            places = self._writer.append([entry.body for entry in (*told, *batch)])
+        except Exception as error:  # whatever it is, who waits is told, and the thread lives to try again
             self._failed(batch, error)
             return
-        self._failing, self._lost_told = False, lost
+        unmade = [(*told, *batch)[place] for place in places]
+        self._works(lost)
         self._meter.recorded(len(batch) - len(unmade), time.perf_counter() - began)
         _tell([entry for entry in batch if entry not in unmade], None)
         _tell(unmade, NotRecordedError("it could not be made"))
@@ -155,87 +148,41 @@ class Journal:
         told = {"kind": "lost", "time": stamp(self._clock()), "answers": missing}
         return [Entry(lambda: told)] if missing else []
 
-    def _append(self, batch: list[Entry]) -> list[Entry]:
-        """All of them on the disk but those that could not be made. Raises OSError, and none are then."""
-        segment = self._current()
-        head, lines, unmade = self.head, list[bytes](), list[Entry]()
-        for entry in batch:
-            try:
-                line, head = sealed(head, entry.body())
-                lines.append(line)
-            except Exception as error:  # one of them must not take the others with it
-                _LOG.error("an audit record could not be made: %s", type(error).__name__)
-                unmade.append(entry)
-        try:
-            segment.append(b"".join(lines))
-        finally:
-            if not segment.usable:
-                self._end_segment()
-        self.head = head
-        return unmade
-
-    def _current(self) -> Segment:
-        if self._segment is not None and self._segment.is_full(self._clock()):
-            self._end_segment()
-        return self._segment or self._begin()
-
-    def _begin(self) -> Segment:
-        """A new file, whose first record carries the chain on and vouches for what stands after the last one."""
-        self._take_folder()
-        now = self._clock()
-        told = {"kind": "opened", "time": stamp(now), **self._about, "after": self._after, "left": list(self._left)}
-        line, head = sealed(self.head, told)
-        path = self._folder / file_name(head.sequence, now)
-        self._segment = Segment.created(path, line, now, self._max_bytes)
-        self.head, self._after, self._left = head, path.name, ()
-        return self._segment
-
-    def _end_segment(self) -> None:
-        if self._segment is not None:
-            self._left = self._segment.close()
-            self._segment = None
-
-    def _take_folder(self) -> None:
-        """One process for each folder; where another one left off is looked up once."""
-        if self._lock >= 0:
-            return
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o750)
-        lock = os.open(self._folder / LOCK, os.O_CREAT | os.O_RDWR, 0o640)
-        try:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            resumed = resume(self._folder)
-        except BlockingIOError:
-            os.close(lock)
-            raise OSError(errno.EBUSY, "another process writes its records there") from None
-        except OSError:
-            os.close(lock)
-            raise
-        self._lock = lock
-        self.head, self._after, self._left = resumed.head, resumed.after, resumed.left
-
     def _tend(self) -> None:
         """A new file each day, also for a pod that nobody asks, and none for longer than it is to be kept."""
         now = self._clock()
         try:
-            self._current()
-            if now - self._swept >= _SWEEP_SECONDS:
-                self._swept = now
-                for told, delete in removals(self._folder, now - _DAY_SECONDS * self._retention_days()):
-                    self._append([_removed(now, told)])
-                    delete()
-        except OSError as error:
+            self._writer.current()
+        except Exception as error:
             self._failed([], error)
+            return
+        if now - self._swept >= _SWEEP_SECONDS:
+            self._swept = now
+            try:
+                self._sweep(now)
+            except Exception as error:
+                _LOG.error("old audit records of %s cannot be deleted: %s", self._writer.folder, trouble(error))
 
-    def _failed(self, batch: list[Entry], error: OSError) -> None:
+    def _sweep(self, now: float) -> None:
+        for told, delete in removals(self._writer.folder, now - _DAY_SECONDS * self._retention_days()):
+            self._writer.append([_removed(now, told)])
+            delete()
+
+    def _failed(self, batch: list[Entry], error: Exception) -> None:
         if not self._failing:
-            _LOG.error("audit records cannot be written to %s: %s", self._folder, error.strerror)
+            _LOG.error("audit records cannot be written to %s: %s", self._writer.folder, trouble(error))
         self._failing = True
         self._meter.not_recorded(len(batch))
-        _tell(batch, NotRecordedError(error.strerror))
+        _tell(batch, NotRecordedError(trouble(error)))
+
+    def _works(self, lost: int) -> None:
+        if self._failing:
+            _LOG.warning("audit records are written to %s again", self._writer.folder)
+        self._failing, self._lost_told = False, lost
 
 
-def _removed(now: float, told: Body) -> Entry:
-    return Entry(lambda: {"kind": "removed", "time": stamp(now), **told})
+def _removed(now: float, told: Body) -> Callable[[], Body]:
+    return lambda: {"kind": "removed", "time": stamp(now), **told}
 
 
 def _tell(batch: list[Entry], error: NotRecordedError | None) -> None:
@@ -254,3 +201,4 @@ def _settle(waiting: "list[asyncio.Future[None]]", error: NotRecordedError | Non
             done.set_result(None)
         else:
             done.set_exception(error)
+            done.exception()  # the journal has told of it: one that nobody waits for any more is no news

@@ -10,6 +10,7 @@ from tailhold_api.audit import AuditFolder, OnFailure, Recording
 from tailhold_api.conditions import Reason
 from tailhold_server.audit.auditor import Auditor, ChainAuditor, NoAuditor
 from tailhold_server.audit.journal import Journal
+from tailhold_server.audit.trouble import trouble
 from tailhold_server.errors import StartError
 from tailhold_server.service import Service
 from tailhold_server.settings import ServerSettings
@@ -41,7 +42,7 @@ def _open(attempt: Callable[[], None], folder: Path, on_failure: OnFailure) -> N
     try:
         attempt()
     except OSError as error:
-        words = f"audit records cannot be written to {folder}: {error.strerror}"
+        words = f"audit records cannot be written to {folder}: {trouble(error)}"
         if on_failure is OnFailure.REFUSE:
             raise StartError(Reason.START_FAILED, words, final=False) from error
         _LOG.error("%s", words)

@@ -1,11 +1,9 @@
 """One file of a chain: what is in it is on the disk, or is taken out again."""
 
-import contextlib
-import errno
 import os
 from pathlib import Path
 
-from tailhold_server.audit.files import left_over
+from tailhold_server.audit.lock import is_at
 
 _DAY_SECONDS = 86400
 
@@ -24,12 +22,12 @@ class Segment:
 
     @classmethod
     def created(cls, path: Path, line: bytes, now: float, max_bytes: int) -> "Segment":
-        """A new file with its first record on the disk. Raises OSError, and leaves none then."""
+        """A new file with its first record on the disk. Raises OSError, and leaves none then if the disk lets it."""
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o640)
         segment = cls(path, descriptor, now, max_bytes)
         try:
             segment.append(line)
-            sync_folder(path.parent)
+            sync(path.parent)
         except OSError:
             os.close(descriptor)
             path.unlink(missing_ok=True)
@@ -38,9 +36,6 @@ class Segment:
 
     def append(self, data: bytes) -> None:
         """All of it and on the disk. Raises OSError, and takes out then what it had written."""
-        if os.fstat(self._descriptor).st_nlink == 0:
-            self.usable = False
-            raise OSError(errno.ESTALE, "the file was deleted while it was written")
         synced = True
         try:
             _write_all(self._descriptor, data)
@@ -52,17 +47,17 @@ class Segment:
             raise
         self._size += len(data)
 
+    def is_there(self) -> bool:
+        """False where the file, or a folder above it, was removed or moved away while it was written."""
+        return is_at(self.path, self._descriptor)
+
     def is_full(self, now: float) -> bool:
         """A file is as long as one day, at most, so that retention has whole files to delete."""
         return self._size >= self._max_bytes or now // _DAY_SECONDS != self._began // _DAY_SECONDS
 
-    def close(self) -> tuple[dict[str, object], ...]:
-        """What stands after the last record and could not be taken out: the next file vouches for it."""
+    def close(self) -> None:
+        """Nothing follows in this file."""
         os.close(self._descriptor)
-        with contextlib.suppress(OSError):
-            if rest := self.path.read_bytes()[self._size :]:
-                return (left_over(self.path.name, rest),)
-        return ()
 
     def _take_back(self) -> bool:
         try:
@@ -72,9 +67,9 @@ class Segment:
         return True
 
 
-def sync_folder(folder: Path) -> None:
-    """A new name is on the disk only with its folder."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def sync(path: Path) -> None:
+    """A file, or a folder: a new name is on the disk only with its folder."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

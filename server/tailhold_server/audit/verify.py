@@ -149,7 +149,7 @@ class _Reader:
         if self.chain.first is None:
             return ""
         if found > expected:
-            return f"record {found} stands where {expected} belongs: {found - expected} are missing"
+            return f"record {found} stands where {expected} belongs: {found - expected} are missing{_seen_gone(record)}"
         if found < expected:
             return f"record {found} stands where {expected} belongs: it was repeated or moved"
         if not bad and record["prev"] != self.chain.head.hash:
@@ -206,6 +206,14 @@ class _Reader:
             chain.findings.append(Finding(chain.folder, 0, words))
 
 
+def _seen_gone(record: Record) -> str:
+    """What the process that wrote it saw, where it came to a folder without the records that it had written itself."""
+    gone = record.get("gone")
+    if not gone:
+        return ""
+    return f"; its process saw at {record['time']} that {gone['first']} to {gone['last']} had been removed while it ran"
+
+
 def _whole(line: bytes) -> Record:
     if not line.endswith(b"\n"):
         raise MalformedError("is not whole")
@@ -220,6 +228,7 @@ def _check_beginning(chain: Chain, removed: Sequence[Record]) -> None:
     before = (chain.pod, first["seq"] - 1, first["prev"])
     if before not in {(each["pod"], each["last"], each["lastHash"]) for each in removed}:
         words = f"begins with record {first['seq']}, and no record says that those before it were deleted"
+        words += _seen_gone(first)
         chain.findings.insert(0, Finding(chain_files(chain.folder)[0], 1, words))
 
 

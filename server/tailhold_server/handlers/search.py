@@ -34,6 +34,14 @@ class Hit:
     attributes: Attributes
 
 
+@dataclass(frozen=True)
+class Results:
+    """Passages, best first, and the content that they are of."""
+
+    hits: list[Hit]
+    content: Content
+
+
 class Search:
     """Searches what answers are drawn from, in the same batches."""
 
@@ -58,7 +66,7 @@ class Search:
         min_score: float | None = None,
         wanted: Filter | None = None,
         tenant: str = "",
-    ) -> list[Hit]:
+    ) -> Results:
         """The best passages over all queries that are open to the tenant, best first, each once. Raises ServeError."""
         if self._held + len(queries) > _AT_ONCE:
             told = f"{_AT_ONCE} searches are held: no more now. Try again."
@@ -71,16 +79,17 @@ class Search:
 
     async def _search(
         self, queries: Sequence[str], most: int, min_score: float | None, wanted: Filter | None, tenant: str
-    ) -> list[Hit]:
+    ) -> Results:
         content = self._contents.current
         own, closed = self._own_attributes(), content.part.closed_to(tenant)
-        allowed = self._visible.mask(content.index, closed)
+        allowed = await self._visible.mask(content.index, closed)
         if wanted is not None:
             chosen = await asyncio.to_thread(_chosen, content, wanted, own, closed)
             allowed = chosen if allowed is None else chosen & allowed
         lookups = (Lookup(text, content, most, min_score, allowed) for text in queries)
         found = await asyncio.gather(*(self._retrieval.submit(each) for each in lookups))
-        return [_hit(content, each, own, closed) for each in best([each.passages for each in found], most)]
+        chosen_passages = best([each.passages for each in found], most)
+        return Results([_hit(content, each, own, closed) for each in chosen_passages], content)
 
 
 def best(found: Sequence[Sequence[Passage]], most: int) -> list[Passage]:

@@ -1,7 +1,9 @@
 """Deletions that hold at once, whatever snapshot is in force."""
 
+import asyncio
 from collections.abc import Set
 from dataclasses import dataclass
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,47 +12,69 @@ from tailhold_server.content import Index
 from tailhold_server.handlers.documents import open_chunks
 
 Mask = NDArray[np.bool_]
-_MOST_JOINED = 64
+_MOST_KNOWN = 64
+_NONE: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class _Known:
-    index: Index
-    mask: NDArray[np.bool_] | None
+    index: ref[Index]
+    """Not held: a mask must not keep a snapshot in memory."""
+    deleted: Set[str]
+    mask: Mask | None
+
+    def holds(self, index: Index, deleted: Set[str]) -> bool:
+        return self.index() is index and self.deleted == deleted
 
 
 class Visible:
-    """Which chunks may be found. Event loop only; the mask is made once for each index and set of deletions."""
+    """Which chunks may be found. Event loop only; a mask is made in a thread, once for each index, closed sources and
+    deletions. So equal questions share one mask, and with it one search."""
 
     def __init__(self) -> None:
-        self._deleted: Set[str] = frozenset()
-        self._known: _Known | None = None
-        self._joined: dict[tuple[str, frozenset[str]], tuple[Mask, Mask]] = {}
+        self._deleted: Set[str] = _NONE
+        self._known: dict[tuple[str, frozenset[str]], _Known] = {}
+        self._making = asyncio.Lock()
 
-    def put(self, deleted: Set[str], index: Index, mask: NDArray[np.bool_] | None) -> None:
+    def put(self, deleted: Set[str], index: Index, mask: Mask | None) -> None:
         """From now on nothing of these files is found; the mask is that of the index in force."""
         self._deleted = deleted
-        self._known = _Known(index, mask)
+        if self._ready(index, _NONE) is None:
+            self._keep(index, _NONE, mask)
 
-    def mask(self, index: Index, closed: frozenset[str] = frozenset()) -> NDArray[np.bool_] | None:
+    async def mask(self, index: Index, closed: frozenset[str] = _NONE) -> Mask | None:
         """None where all may be found. Nothing of corpus sources that are `closed` to who asks is."""
-        left, opened = self._left(index), index.allowed(closed)
-        if left is None or opened is None:
-            return opened if left is None else left
-        return self._both(left, opened, (index.snapshot, closed))
-
-    def _both(self, left: Mask, opened: Mask, key: tuple[str, frozenset[str]]) -> Mask:
-        """Equal questions share one mask, and with it one search."""
-        known = self._joined.get(key)
-        if known is None or known[0] is not left:
-            if len(self._joined) >= _MOST_JOINED:
-                self._joined.clear()
-            known = self._joined[key] = (left, left & opened)
-        return known[1]
-
-    def _left(self, index: Index) -> Mask | None:
-        if not self._deleted:
+        if not (self._deleted or closed):
             return None
-        if self._known is None or self._known.index is not index:
-            self._known = _Known(index, open_chunks(index, self._deleted))
-        return self._known.mask
+        known = self._ready(index, closed)
+        if known is None:
+            async with self._making:
+                known = await self._made(index, closed)
+        return known.mask
+
+    async def _made(self, index: Index, closed: frozenset[str]) -> _Known:
+        """Again where deletions came while it was made."""
+        known = self._ready(index, closed)
+        while known is None:
+            deleted, of_all = self._deleted, self._ready(index, _NONE)
+            mask = await asyncio.to_thread(_mask, index, closed, deleted, of_all)
+            known = self._keep(index, closed, mask) if self._deleted == deleted else None
+        return known
+
+    def _ready(self, index: Index, closed: frozenset[str]) -> _Known | None:
+        known = self._known.get((index.snapshot, closed))
+        return known if known is not None and known.holds(index, self._deleted) else None
+
+    def _keep(self, index: Index, closed: frozenset[str], mask: Mask | None) -> _Known:
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        known = self._known[index.snapshot, closed] = _Known(ref(index), self._deleted, mask)
+        return known
+
+
+def _mask(index: Index, closed: frozenset[str], deleted: Set[str], of_all: _Known | None) -> Mask | None:
+    left = open_chunks(index, deleted) if of_all is None else of_all.mask
+    opened = index.allowed(closed)
+    if left is None or opened is None:
+        return opened if left is None else left
+    return left & opened

@@ -9,9 +9,12 @@ from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from tailhold_server.access.caller import caller_of
+from tailhold_server.audit.events import Action, File
 from tailhold_server.content import Index
 from tailhold_server.errors import Failure, ServeError
-from tailhold_server.ports import ChunkSource
+from tailhold_server.handlers.documents import file_id
+from tailhold_server.ports import ChunkSource, Document
+from tailhold_server.recording import record_files
 from tailhold_server.service import Service
 from tailhold_server.sources import SOURCE_PATH
 
@@ -53,9 +56,11 @@ def catalogue_router(service: Service) -> APIRouter:
         """A passage that an answer cited: JSON, or a page for browsers. One of a closed source is as good as none."""
         index, closed = service.contents.current.index, service.closed_to(caller_of(request.scope))
         found = await asyncio.to_thread(index.find, key) if _KEY.fullmatch(key) else None
-        mask = service.handlers.store.visible.mask(index)
+        mask = await service.handlers.store.visible.mask(index)
         if found is None or found[1].source in closed or not (mask is None or mask[found[0]]):
             raise ServeError(Failure.NOT_FOUND, "No such passage in the index that serves now.", param="key")
+        told = File(file_id(Document(found[1].source, found[1].document, "", None)), chunk=key)
+        await record_files(service, Action.READ, "sources", caller_of(request.scope), [told])
         body = _body(index, *found)
         headers = {"vary": "accept"}
         if _prefers_html(request.headers.get("accept", "")):

@@ -8,7 +8,9 @@ from starlette.responses import FileResponse, Response
 
 from tailhold_api.sources import UPLOADS
 from tailhold_server.access.caller import Caller, caller_of
+from tailhold_server.audit.events import Action
 from tailhold_server.errors import Failure, ServeError, invalid
+from tailhold_server.recording import record_files, uploaded
 from tailhold_server.routes.fields import FILES
 from tailhold_server.routes.multipart import KIND, FormReader
 from tailhold_server.routes.paging import Order, page, page_body
@@ -33,6 +35,9 @@ def files_router(service: Service) -> APIRouter:
     """The routes over a service."""
     router = APIRouter(dependencies=[Depends(uploads_open(service))])
 
+    async def record(request: Request, action: Action, name: str, about: About) -> None:
+        await record_files(service, action, "files", caller_of(request.scope), [uploaded(name, about)])
+
     @router.post(PATH, openapi_extra={"requestBody": _BODY})
     async def upload(request: Request) -> dict[str, Any]:
         """Keep a file. The same name and bytes are the same file, however often it is sent."""
@@ -48,6 +53,7 @@ def files_router(service: Service) -> APIRouter:
             name, about = await store.keep(incoming, form.filename, purpose)
         finally:
             incoming.abandon()
+        await record(request, Action.UPLOADED, name, about)
         return file_body(name, about)
 
     @router.get(PATH)
@@ -69,17 +75,19 @@ def files_router(service: Service) -> APIRouter:
         return file_body(file_id, await service.handlers.store.file(file_id))
 
     @router.get(PATH + "/{file_id}/content", response_class=Response, responses={200: {"content": {_BYTES: {}}}})
-    async def content(file_id: str) -> Response:
+    async def content(file_id: str, request: Request) -> Response:
         """Its bytes. A browser saves them and runs nothing of them."""
         store = service.handlers.store
         about = await store.file(file_id)
         path = await store.content(file_id)
+        await record(request, Action.READ, file_id, about)
         headers = {"x-content-type-options": "nosniff", "content-security-policy": "sandbox"}
         return FileResponse(path, media_type=_BYTES, filename=shown_name(about.filename), headers=headers)
 
     @router.delete(PATH + "/{file_id}")
-    async def delete(file_id: str) -> dict[str, Any]:
+    async def delete(file_id: str, request: Request) -> dict[str, Any]:
         """Delete it, in the vector store too: nothing of it is found from now on."""
+        await record(request, Action.DELETED, file_id, await service.handlers.store.file(file_id))
         await service.handlers.store.remove(file_id)
         return {"id": file_id, "object": "file", "deleted": True}
 

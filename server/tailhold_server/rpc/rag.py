@@ -4,15 +4,18 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import Any, TypeVar
 
 import grpc
 from grpc_status.rpc_status import to_status
 
+from tailhold_server import recording
 from tailhold_server.access.authentication import Authenticator
 from tailhold_server.access.bearer import bearer_token
 from tailhold_server.access.caller import ANONYMOUS, Caller
 from tailhold_server.asking import Asking, Request
+from tailhold_server.audit.events import Action
 from tailhold_server.errors import Failure, ServeError
 from tailhold_server.pipeline import Answer
 from tailhold_server.routes.chat.protocol import question
@@ -22,7 +25,10 @@ from tailhold_server.rpc import rag_pb2 as api
 from tailhold_server.rpc.failing import status_of
 from tailhold_server.rpc.ingest import ingest
 from tailhold_server.service import TRACE_HEADER, Service
+from tailhold_server.uploads.folder import About
 
+_SURFACE = "grpc"
+"""As audit records name it."""
 SERVICE = api.DESCRIPTOR.services_by_name["Rag"].full_name
 
 _Asked = TypeVar("_Asked")
@@ -80,22 +86,21 @@ class Rag:
     async def _retrieve(self, asked: api.RetrieveRequest, context: _Context) -> api.RetrieveResponse:
         caller = await self._caller(context)
         request = convert.search_request(asked)
-        with self._service.counted(caller):
-            hits = await self._service.handlers.search.search(
-                request.queries,
-                request.max_num_results,
-                min_score=request.min_score,
-                wanted=request.wanted,
-                tenant=caller.tenant,
-            )
+        request_id, hits = await recording.search(self._service, request, caller, _SURFACE)
+        await context.send_initial_metadata(((recording.REQUEST_HEADER, request_id),))
         return api.RetrieveResponse(passages=[convert.passage(each) for each in hits])
 
     async def _ingest(self, parts: AsyncIterator[api.IngestRequest], context: _Context) -> api.IngestResponse:
         caller = await self._caller(context)
         check_open(self._service, caller)
         with self._service.counted(caller):
-            kept = [convert.stored(each) async for each in ingest(self._service.handlers.store, parts)]
+            documents = ingest(self._service.handlers.store, parts, partial(self._record, caller))
+            kept = [convert.stored(each) async for each in documents]
         return api.IngestResponse(documents=kept)
+
+    async def _record(self, caller: Caller, name: str, about: About) -> None:
+        for action in (Action.UPLOADED, Action.ADDED):
+            await recording.record_files(self._service, action, _SURFACE, caller, [recording.uploaded(name, about)])
 
     async def _caller(self, context: _Context) -> Caller:
         """From the call's metadata. Raises ServeError."""
@@ -119,7 +124,7 @@ class Rag:
             raise
         headers = {str(name): str(value) for name, value in context.invocation_metadata() or ()}
         model = request.model or self._service.model_names[0]
-        return Request("grpc", put, model, headers, is_streamed=True, caller=caller)
+        return Request(_SURFACE, put, model, headers, is_streamed=True, caller=caller)
 
     async def _stream(self, asking: Asking, answer: Answer, context: _Context) -> None:
         await self._write(context, convert.opening(answer.prepared, asking.revision, asking.model))

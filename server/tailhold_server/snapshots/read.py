@@ -168,6 +168,16 @@ def open_manifest(folder: Path, digest: str) -> Manifest:
         raise SnapshotRefused(f"snapshot {digest} at {folder}: cannot be read: {error.strerror}") from error
 
 
+def open_documents(folder: Path, digest: str) -> list[Document]:
+    """The verified documents, and nothing else: not even a damaged vector hides them. Raises SnapshotRefused."""
+    try:
+        manifest = _manifest(folder / names.MANIFEST, digest)
+        path = folder / names.DOCUMENTS
+        return _documents(path, _verified(path, manifest.files[names.DOCUMENTS]))
+    except OSError as error:
+        raise SnapshotRefused(f"snapshot {digest} at {folder}: cannot be read: {error.strerror}") from error
+
+
 def _open(folder: Path, digest: str) -> Snapshot:
     manifest = _manifest(folder / names.MANIFEST, digest)
     _check_sizes(folder, manifest)
@@ -192,8 +202,8 @@ def _manifest(path: Path, digest: str) -> Manifest:
         first = error.errors()[0]
         raise refused(path, "a manifest of format 1", f"{first['loc']}: {first['msg']}") from error
     expected = sorted((*names.FILES, *names.INDEX_FILES.get(manifest.kind, ())))
-    if (got := sorted(manifest.files)) != expected:
-        raise refused(path, f"the files {expected}", got)
+    if (listed := sorted(manifest.files)) != expected:
+        raise refused(path, f"the files {expected}", listed)
     return manifest
 
 

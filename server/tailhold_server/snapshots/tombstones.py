@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tailhold_server.ports import Document
-from tailhold_server.snapshots.store import snapshot_folder, write_whole
+from tailhold_server.snapshots.store import write_whole
 
 TOMBSTONES = "tombstones"
 _ENDING = ".json"
@@ -90,13 +90,9 @@ def list_tombstones(store: Path) -> list[Tombstone]:
     return sorted((each for each in found if each), key=lambda each: (each.at, each.source, each.document))
 
 
-def holders(store: Path, source: str, document: str) -> list[str]:
-    """Digests of the snapshots on the volume whose files still hold the document's text."""
-    from tailhold_server.snapshots.read import open_snapshot
-    from tailhold_server.snapshots.store import newest
-
-    names = ((name, open_snapshot(snapshot_folder(store, name), name).chunks.documents) for name in newest(store))
-    return [name for name, documents in names if any((d.source, d.path) == (source, document) for d in documents)]
+def is_marked(store: Path, source: str, document: str) -> bool:
+    """Whether it was deleted before, and be it that versions came back."""
+    return _path(store, source, document).exists()
 
 
 def _name(source: str, document: str) -> str:

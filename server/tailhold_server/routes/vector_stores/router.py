@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query, Request, Response
 
+from tailhold_server import recording
 from tailhold_server.access.caller import caller_of
+from tailhold_server.audit.events import Action
 from tailhold_server.errors import Failure, ServeError
 from tailhold_server.handlers.store import FileState, StoredFile
 from tailhold_server.routes.files import uploads_open
@@ -19,6 +21,8 @@ from tailhold_server.service import Service
 PATH = "/v1/vector_stores"
 STORE = PATH + "/{vector_store_id}"
 FILES = STORE + "/files"
+_SURFACE = "vector_stores"
+"""As audit records name it."""
 BATCHES = STORE + "/file_batches"
 
 Limit = Annotated[int, Query(ge=1, le=100)]
@@ -48,19 +52,12 @@ def _search_routes(router: APIRouter, service: Service) -> None:
         return await _store(service, request)
 
     @router.post(STORE + "/search", openapi_extra={"requestBody": json_body(SearchRequest)})
-    async def search(vector_store_id: str, request: Request) -> dict[str, Any]:
+    async def search(vector_store_id: str, request: Request, response: Response) -> dict[str, Any]:
         """The passages that fit best, without an answer."""
         asked = read(SearchRequest, await body_of(request))
         _check(service, vector_store_id)
-        handler, caller = service.handlers.search, caller_of(request.scope)
-        with service.counted(caller):
-            hits = await handler.search(
-                asked.queries,
-                asked.max_num_results,
-                min_score=asked.min_score,
-                wanted=asked.wanted,
-                tenant=caller.tenant,
-            )
+        request_id, hits = await recording.search(service, asked, caller_of(request.scope), _SURFACE)
+        response.headers[recording.REQUEST_HEADER] = request_id
         return results_body(asked.queries, hits)
 
 
@@ -70,6 +67,8 @@ def _file_routes(router: APIRouter, uploads: APIRouter, service: Service) -> Non
         """Make an uploaded file part of the corpus. It is found once an index that holds it is in force."""
         asked = read(AddRequest, await body_of(request))
         _check(service, vector_store_id)
+        await service.handlers.store.file(asked.file_id)
+        await _record(service, request, Action.ADDED, asked.file_id)
         added = await service.handlers.store.add(asked.file_id, asked.attributes or {})
         return stored_body(vector_store_id, added)
 
@@ -100,6 +99,7 @@ def _file_routes(router: APIRouter, uploads: APIRouter, service: Service) -> Non
         asked = read(DescribeRequest, await body_of(request))
         _check(service, vector_store_id)
         described = await service.handlers.store.describe(file_id, asked.attributes or {})
+        await _record(service, request, Action.ADDED, file_id)
         return stored_body(vector_store_id, described)
 
     @router.get(FILES + "/{file_id}/content")
@@ -107,6 +107,7 @@ def _file_routes(router: APIRouter, uploads: APIRouter, service: Service) -> Non
         """What was read from a document, passage by passage."""
         _check(service, vector_store_id)
         texts = await service.handlers.store.texts(file_id, _closed(service, request))
+        await _record(service, request, Action.READ, file_id)
         data = [{"type": "text", "text": text} for text in texts]
         return {"object": "vector_store.file_content.page", "data": data, "has_more": False, "next_page": None}
 
@@ -115,6 +116,7 @@ def _file_routes(router: APIRouter, uploads: APIRouter, service: Service) -> Non
         """Take a file out of the corpus: nothing of it is found from now on, whatever index is in force."""
         _check(service, vector_store_id)
         await service.handlers.store.take_out(file_id, _closed(service, request))
+        await _record(service, request, Action.TAKEN_OUT, file_id)
         return {"id": file_id, "object": "vector_store.file.deleted", "deleted": True}
 
 
@@ -124,7 +126,8 @@ def _batch_routes(router: APIRouter, service: Service) -> None:
         """Make several uploaded files part of the corpus: all or, where one is not known, none."""
         asked = read(BatchRequest, await body_of(request))
         _check(service, vector_store_id)
-        name, _ = await service.handlers.store.add_batch(asked.entries)
+        name, added = await service.handlers.store.add_batch(asked.entries)
+        await _record(service, request, Action.ADDED, *added.file_ids)
         return batch_body(vector_store_id, name, *await service.handlers.store.batch(name))
 
     @router.get(BATCHES + "/{batch_id}")
@@ -134,10 +137,12 @@ def _batch_routes(router: APIRouter, service: Service) -> None:
         return batch_body(vector_store_id, batch_id, *await service.handlers.store.batch(batch_id))
 
     @router.post(BATCHES + "/{batch_id}/cancel")
-    async def cancel(vector_store_id: str, batch_id: str) -> dict[str, Any]:
+    async def cancel(vector_store_id: str, batch_id: str, request: Request) -> dict[str, Any]:
         """Take out what of it is not indexed yet."""
         _check(service, vector_store_id)
-        return batch_body(vector_store_id, batch_id, *await service.handlers.store.cancel(batch_id))
+        cancelled = await service.handlers.store.cancel(batch_id)
+        await _record(service, request, Action.TAKEN_OUT, *cancelled[0].cancelled)
+        return batch_body(vector_store_id, batch_id, *cancelled)
 
     @router.get(BATCHES + "/{batch_id}/files")
     async def batch_files(
@@ -163,6 +168,11 @@ def _listed(store: str, files: Sequence[StoredFile], state: FileState | None, **
 
 def _closed(service: Service, request: Request) -> frozenset[str]:
     return service.closed_to(caller_of(request.scope))
+
+
+async def _record(service: Service, request: Request, action: Action, *names: str) -> None:
+    files = await recording.named(service, names)
+    await recording.record_files(service, action, _SURFACE, caller_of(request.scope), files)
 
 
 async def _store(service: Service, request: Request) -> dict[str, Any]:
