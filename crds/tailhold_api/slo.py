@@ -84,3 +84,10 @@ class Slo(Model):
 
     objectives: tuple[Objective, ...] = policy((), max_length=8)
     """All have to be kept. Without one nothing is judged: a rollout goes by readiness alone."""
+
+
+class Objectives(Model):
+    """What the operator tells running pods to count."""
+
+    objectives: tuple[Objective, ...] = policy(max_length=8)
+    """In the order of the spec."""

@@ -48,8 +48,9 @@ class Case:
         """What it took so far."""
         marks = self.marks or Marks(self.began)
         if metric is ObjectiveMetric.INTER_TOKEN:
-            waits = now - marks.awaited if marks.awaited is not None else 0.0
-            return Taken(max(marks.longest_gap, waits), marks.finished is not None)
+            ended = marks.finished is not None
+            waits = 0.0 if ended or marks.awaited is None else now - marks.awaited
+            return Taken(max(marks.longest_gap, waits), ended)
         ends = {
             ObjectiveMetric.TIME_TO_FIRST_TOKEN: marks.first_token,
             ObjectiveMetric.END_TO_END: marks.finished,
@@ -83,8 +84,8 @@ class _Tally:
         self.total_seconds += 0 if taken == inf else taken
 
 
-class Objectives(Collector):
-    """Counts of one server. Event loop only, but for `collect`, which a scrape calls on it as well."""
+class Counted(Collector):
+    """Counts of one server. Event loop only."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -41,9 +41,7 @@ def index() -> Index:
     return stand_in_index(DOCUMENTS, SNAPSHOT)
 
 
-def test_questions_at_once_share_a_mask_that_another_thread_made(
-    index: Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_questions_at_once_share_a_mask_that_another_thread_made(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched(index, monkeypatch)
 
     async def ask() -> list[NDArray[np.bool_] | None]:

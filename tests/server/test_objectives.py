@@ -9,14 +9,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from prometheus_client.core import HistogramMetricFamily
 
 from tailhold_api.slo import Objective, ObjectiveMetric
-from tailhold_server.objectives import Case, Objectives, Taken, measured
+from tailhold_server.objectives import Case, Counted, Taken, measured
 from tailhold_server.stages import Marks
 
 TTFT = Objective(metric=ObjectiveMetric.TIME_TO_FIRST_TOKEN, threshold_milliseconds=200)
 ALL = tuple(Objective(metric=metric, threshold_milliseconds=200) for metric in ObjectiveMetric)
 
 
-def counts(objectives: Objectives) -> dict[str, dict[str, float]]:
+def counts(objectives: Counted) -> dict[str, dict[str, float]]:
     """Of each objective, requests within each edge."""
     (family,) = objectives.collect()
     assert isinstance(family, HistogramMetricFamily)
@@ -48,7 +48,7 @@ def test_what_is_counted_of_a_request_that_ended_so(outcome: str, taken: Taken, 
 @given(st.lists(st.integers(1, 3000), max_size=40))
 def test_what_is_beyond_the_threshold_is_known_exactly(milliseconds: list[int]) -> None:
     now = [0.0]
-    objectives = Objectives(lambda: now[0])
+    objectives = Counted(lambda: now[0])
     objectives.keep([TTFT])
     for each in milliseconds:
         case = objectives.begin()
@@ -66,7 +66,7 @@ class Scrapes(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        self.objectives = Objectives(lambda: self.now)
+        self.objectives = Counted(lambda: self.now)
         self.objectives.keep(ALL)
         self.open: list[Case] = []
         self.before = counts(self.objectives)
@@ -122,7 +122,7 @@ TestScrapes = Scrapes.TestCase
 
 def test_a_request_that_runs_and_is_late_is_counted_before_it_ends_and_once() -> None:
     now = [0.0]
-    objectives = Objectives(lambda: now[0])
+    objectives = Counted(lambda: now[0])
     objectives.keep([TTFT])
     case = objectives.begin()
     now[0] = 0.19
@@ -136,7 +136,7 @@ def test_a_request_that_runs_and_is_late_is_counted_before_it_ends_and_once() ->
 
 
 def test_objectives_that_stay_keep_their_counts_and_new_ones_are_there_with_zero() -> None:
-    objectives = Objectives()
+    objectives = Counted()
     objectives.keep([TTFT])
     objectives.end(objectives.begin(), "failed")
     other = Objective(metric=ObjectiveMetric.END_TO_END, threshold_milliseconds=900)
