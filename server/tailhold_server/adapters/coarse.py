@@ -69,15 +69,13 @@ class Coarse:
     def highest(self, asked: Asked, start: int, end: int) -> torch.Tensor:
         """Of each question, a row, the highest scores that the vectors from `start` to `end` can have, in its units."""
         products = self._products(asked.small, self.small[start:end].T)
-        # Integers become float32 in the pass that adds to them; float32 needs no second copy.
-        bounds = torch.add(products, asked.slack) if self._levels else products.add_(asked.slack)
-        return bounds.mul_(self.scales[start:end])
+        return products.add_(asked.slack).mul_(self.scales[start:end])
 
     def _products(self, questions: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
         if self._levels and len(columns) == 1:  # `_int_mm` of torch 2.13 is wrong on a CPU for vectors of one number
-            return questions.int() * columns.int()
+            return questions.float() * columns.float()
         if self._levels:
-            return torch._int_mm(questions, columns)
+            return torch._int_mm(questions, columns).float()
         if questions.is_cuda:
             return torch.mm(questions, columns, out_dtype=torch.float32)
         return questions.float() @ columns.float()
