@@ -137,10 +137,11 @@ def main() -> int:
     shape = Shape(IVFPQStructure(lists=args.lists, subquantizers=args.subquantizers), HNSWStructure())
     speed = bandwidth("cpu")
     print(
-        f"{args.count:,} vectors x {args.dimension}, {args.subjects:,} subjects, {args.questions} questions, Cosine, one "
-        f"CPU thread; FAISS {faiss.__version__}, torch {torch.__version__}\n"
+        f"{args.count:,} vectors x {args.dimension}, {args.subjects:,} subjects, {args.questions} questions, Cosine, "
+        f"one CPU thread; FAISS {faiss.__version__}, torch {torch.__version__}\n"
         f"IVFPQ: {shape.ivfpq!r}; HNSW: {shape.hnsw!r}\n"
-        f"memory: {speed / 1e9:.1f} GB/s read; floor of reading all vectors once: {1000 * stored.nbytes / speed:.1f} ms\n"
+        f"memory: {speed / 1e9:.1f} GB/s read; floor of reading all vectors once: "
+        f"{1000 * stored.nbytes / speed:.1f} ms\n"
     )
     print("| kind | told | build s | MiB | of them beside the vectors | recall@10 | ms p50 | ms p99 | p50 to Flat |")
     print("|---|---|---|---|---|---|---|---|---|")
