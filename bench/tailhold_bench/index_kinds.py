@@ -30,7 +30,7 @@ from tailhold_server.ports import Searcher
 
 KINDS = ("IVFPQ", "HNSW")
 _TOP = 10
-_PROBES_AND_FACTORS = ((8, 10), (32, 1), (32, 10), (32, 40), (128, 10), (256, 10))
+_PROBES_AND_FACTORS = ((8, 10), (32, 1), (32, 10), (32, 40), (64, 10), (128, 1), (128, 10), (256, 10))
 """The defaults are 32 and 10."""
 _EFFORTS = (16, 64, 256)
 """The default is 64."""

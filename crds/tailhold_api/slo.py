@@ -28,7 +28,7 @@ class Objective(Model):
     after that time."""
     percent: float = policy(99.0, ge=50, le=99.99)
     """Of the requests that have to be within it. 99 allows one bad request in a hundred. The closer to 100, the more
-    requests a verdict takes: about ten times as many for 99.9 as for 99."""
+    requests it takes to know: about ten times as many for 99.9 as for 99."""
 
     @property
     def name(self) -> str:
@@ -47,7 +47,7 @@ class Objective(Model):
 
 
 class Slo(Model):
-    """What the pipeline promises, and what its rollouts are held to."""
+    """What the pipeline promises. Every server counts its requests against it, in `tailhold_objective_seconds`."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -83,7 +83,7 @@ class Slo(Model):
     )
 
     objectives: tuple[Objective, ...] = policy((), max_length=8)
-    """All have to be kept. Without one nothing is judged: a rollout goes by readiness alone."""
+    """All have to be kept. A change reaches the running pods within a minute and restarts nothing."""
 
 
 class Objectives(Model):

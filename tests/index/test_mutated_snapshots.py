@@ -9,6 +9,7 @@ import random
 import resource
 import shutil
 from collections import Counter
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -75,7 +76,7 @@ def mutate(source: str, store: str, kind: str, seeds: range, pipe: Connection) -
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     seen: Counter[str] = Counter()
-    opening, root = Opening(Path(store), searcher), Path(store) / "snapshots"
+    opening, root = Opening(partial(snapshot_folder, Path(store)), searcher), Path(store) / "snapshots"
     for seed in seeds:
         shutil.rmtree(root, ignore_errors=True)
         shutil.copytree(source, root / "copy")
@@ -127,6 +128,6 @@ def test_whatever_is_in_a_snapshot_it_is_refused_or_served_within_its_bounds(
 
 def test_the_untouched_ones_are_served(stores: dict[IndexKind, Path]) -> None:
     for folder in stores.values():
-        index = Opening(folder.parent.parent, searcher)(folder.name)
+        index = Opening(partial(snapshot_folder, folder.parent.parent), searcher)(folder.name)
         assert (len(index.chunks), index.dimension) == (COUNT, DIMENSION)
         serve(index)
