@@ -14,9 +14,6 @@ from tailhold_server.audit.verify import ONLY, Chain, Finding
 from tailhold_server.audit.verify import verify as verified
 
 INTACT, BROKEN, TORN = 0, 1, 3
-_UNREACHABLE = re.compile(
-    r"refused|no such host|timeout|timed out|deadline|unable to connect|unreachable|no route", re.I
-)
 _HEAD = re.compile(r"(?:([A-Za-z0-9.-]+)=)?(\d+):([0-9a-f]{64})")
 
 
@@ -66,18 +63,9 @@ def _heads_of(target: Target, pipeline: str) -> dict[str, Head]:
     try:
         found = target.get(names.PLURAL, name, *(("-n", namespace) if namespace else ()), "--request-timeout=20s")
     except CommandError as error:
-        raise CommandError(_without_cluster(pipeline, target, str(error))) from error
+        by_hand = "Or give the head by hand: --head POD=SEQ:HASH, as `/v1/tuning` on the pod's internal port tells it"
+        raise CommandError(f"the heads of {pipeline} cannot be read: {error}. {by_hand} under `audit`") from error
     if found is None:
         raise CommandError(f"there is no RagPipeline {pipeline} in the cluster of {target.where}")
     status = load_lenient(Status, found.get("status") or {})
     return {each.pod: Head(each.sequence, each.hash) for each in status.audit}
-
-
-def _without_cluster(pipeline: str, target: Target, said: str) -> str:
-    """What to do instead, in one message."""
-    what = "is not reachable" if _UNREACHABLE.search(said) else "does not tell them"
-    return (
-        f"the heads of {pipeline} cannot be read: the cluster of {target.where} {what} ({said.rpartition('...: ')[2]})."
-        " Name another one with --context or KUBECONFIG, or give the head by hand: --head POD=SEQ:HASH, as `/v1/tuning`"
-        " on the pod's internal port tells it under `audit`"
-    )

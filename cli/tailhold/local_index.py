@@ -17,7 +17,8 @@ from tailhold_server.errors import StartError
 from tailhold_server.settings import ServerSettings
 from tailhold_server.snapshots.read import open_manifest
 from tailhold_server.snapshots.store import snapshot_folder
-from tailhold_server.uploads.folder import ADDED, Folder, staged_digest
+from tailhold_server.uploads.folder import Folder
+from tailhold_server.uploads.names import staged_digest
 from tailhold_server.uploads.reading import uploads_folder
 
 _BUILD = "index-build"
@@ -56,7 +57,7 @@ def staged_in(spec: Spec, claims: Path) -> str:
     """The same, as it is."""
     if spec.uploads is None:
         return ""
-    return staged_digest(Folder(uploads_folder(spec.uploads, claims)).names(ADDED))
+    return staged_digest(Folder(uploads_folder(spec.uploads, claims)).corpus())
 
 
 def _mark(rebuild: str, staged: str) -> str:

@@ -163,7 +163,8 @@ def _run(pod: PodPart, content: ContentPart, address: Ports, made: _Made | None 
     levels = {LogLevel.DEBUG: logging.DEBUG, LogLevel.INFO: logging.INFO, LogLevel.WARNING: logging.WARNING}
     configure(levels[pod.observability.log_level])
     announce = partial(_announce, made, address) if made else lambda: None
+    promised = made.spec.slo.objectives if made else ()
     try:
-        return run(pod, content, ServerSettings(), Address(*address), _refresh(made), announce)
+        return run(pod, content, ServerSettings(), Address(*address), _refresh(made), announce, promised)
     except PortInUseError as error:
         raise ServeFailedError(str(error)) from error

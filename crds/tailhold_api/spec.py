@@ -14,6 +14,7 @@ from tailhold_api.placement import Placement
 from tailhold_api.pod import Pod
 from tailhold_api.rpc import Grpc
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
+from tailhold_api.slo import Slo
 from tailhold_api.sources import Corpus, Index, Uploads
 
 
@@ -233,6 +234,8 @@ class Spec(Model):
     """Where a pod runs and what it owns there."""
     pod: Pod = part(Pod)
     """What the cluster's own rules ask of the serving pods."""
+    slo: Slo = part(Slo)
+    """What the pipeline promises."""
     rollout: Rollout = part(Rollout)
     """How a new revision replaces the one that serves."""
     server: Server = part(Server)

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from tailhold_api import codec
 from tailhold_api.conditions import ConditionType, Reason
 from tailhold_api.parts import SHORT, ContentPart
+from tailhold_api.slo import Objectives
 from tailhold_operator.assessment import Case, Findings, assess_all
 from tailhold_operator.conditions import refused
 from tailhold_operator.content import Spread, spread
@@ -16,6 +17,7 @@ from tailhold_operator.history import Failure, History
 from tailhold_operator.indexing import Building, assess, pinned
 from tailhold_operator.inspecting import Inspecting, judged, proven
 from tailhold_operator.inspecting import assess as assess_inspection
+from tailhold_operator.objectives import Telling, tellings
 from tailhold_operator.observe import Pod, Seen, inspections_of, jobs_of, pods_of
 from tailhold_operator.parsing import read_history, read_spec, rebuild_mark
 from tailhold_operator.plan import Apply, Delete, Merge, plan
@@ -54,6 +56,7 @@ class Decision:
     sides: Mapping[str, Side] | None = None
     serving: str | None = None
     wait: timedelta | None = None
+    tellings: tuple[Telling, ...] = ()
 
 
 def decide(seen: Seen, around: Around, now: datetime) -> Decision:
@@ -117,9 +120,12 @@ def _decide(seen: Seen, staged: Staged, around: Around, now: datetime) -> Decisi
         serving,
         _is_pushing(contents, asked, target),
     )
-    wait = _wait(step, staged, building, inspecting, pushes)
+    told = tellings(pods, seen.reports, Objectives(objectives=asked.spec.slo.objectives))
+    wait = _wait(step, staged, building, inspecting, (*pushes, *told))
     findings = assess_all(case)
-    return Decision(writes, pushes, step.history, findings, building, inspecting, target, asked, sides, serving, wait)
+    return Decision(
+        writes, pushes, step.history, findings, building, inspecting, target, asked, sides, serving, wait, told
+    )
 
 
 def _building(seen: Seen, asked: Asked, history: History, pods: tuple[Pod, ...]) -> Building:
@@ -218,7 +224,7 @@ def _is_pushing(contents: Mapping[str, Spread], asked: Asked, target: Target | N
 
 
 def _wait(
-    step: Step, staged: Staged, building: Building, inspecting: Inspecting, pushes: tuple[Push, ...]
+    step: Step, staged: Staged, building: Building, inspecting: Inspecting, pushes: tuple[Push | Telling, ...]
 ) -> timedelta | None:
     waits = [step.wait] if step.wait else []
     waits += [POLL if staged.refresh else LOOK] if staged.asked.spec.uploads else []
@@ -266,4 +272,4 @@ def _refused(decision: Decision, finding: Finding) -> Decision:
 
 
 def _without_acts(decision: Decision, findings: Findings) -> Decision:
-    return replace(decision, writes=(), pushes=(), findings=findings)
+    return replace(decision, writes=(), pushes=(), tellings=(), findings=findings)

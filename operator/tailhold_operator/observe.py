@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from tailhold_api import names
+from tailhold_api.slo import Objectives
 from tailhold_api.status import CapacityStatus, Progress, StartPhase
 from tailhold_operator.kinds import Manifest, Ref, label_of, uid_of
 
@@ -150,6 +151,8 @@ class Report:
     """None where nothing is recorded."""
     uploads: str | None = None
     """Digest of the documents that clients added, empty for none; None of a pod that takes no uploads."""
+    objectives: Objectives | None = None
+    """What it counts; None of a server that counts none."""
 
 
 @dataclass(frozen=True)

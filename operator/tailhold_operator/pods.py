@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import httpx
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from tailhold_api import codec, names
 from tailhold_api.parts import ContentPart
+from tailhold_api.slo import Objectives
 from tailhold_api.status import Progress, StartPhase
 from tailhold_operator.latency import read_buckets
 from tailhold_operator.observe import ChainHead, Pod, Report
@@ -61,6 +62,9 @@ class Pods(Protocol):
     async def push(self, pod: Pod, content: ContentPart, audience: str) -> Answer:
         """Hand a server its content."""
 
+    async def tell(self, pod: Pod, objectives: Objectives, audience: str) -> Answer:
+        """Have a server count these."""
+
 
 class HttpPods:
     """Pods that are reached by their addresses."""
@@ -88,11 +92,17 @@ class HttpPods:
 
     async def push(self, pod: Pod, content: ContentPart, audience: str) -> Answer:
         """Hand a server its content."""
+        return await self._put(pod, "/internal/content", content, audience, _PUSH)
+
+    async def tell(self, pod: Pod, objectives: Objectives, audience: str) -> Answer:
+        """Have a server count these."""
+        return await self._put(pod, "/internal/objectives", objectives, audience, _ASK)
+
+    async def _put(self, pod: Pod, path: str, part: BaseModel, audience: str, patience: httpx.Timeout) -> Answer:
         headers = {"Authorization": f"Bearer {self._token(audience)}", "Content-Type": "application/json"}
-        body = codec.dump(content)
+        url, body = _address(pod, path), codec.dump(part)
         try:
-            url = _address(pod, "/internal/content")
-            answer = await self._client.put(url, content=body, headers=headers, timeout=_PUSH, extensions=_name(pod))
+            answer = await self._client.put(url, content=body, headers=headers, timeout=patience, extensions=_name(pod))
         except httpx.HTTPError as error:
             return Unanswered(f"{type(error).__name__}: {error}")
         return _understood(answer)
@@ -119,7 +129,18 @@ def _report(told: Mapping[str, Any]) -> Report:
         progress=_progress(told.get("progress")),
         rates=told["rates"] if isinstance(told.get("rates"), dict) else {},
         audit=_chain_head(told.get("audit")),
+        objectives=_objectives(told),
     )
+
+
+def _objectives(told: Mapping[str, Any]) -> Objectives | None:
+    """What cannot be understood is no objective of ours: the pod is told anew."""
+    if "objectives" not in told:
+        return None
+    try:
+        return codec.load_lenient(Objectives, {"objectives": told["objectives"]})
+    except ValidationError:
+        return Objectives(objectives=())
 
 
 def _chain_head(told: Any) -> ChainHead | None:

@@ -63,6 +63,7 @@ async def reconcile(world: World, key: Ref, *, sample: bool = False) -> timedelt
     if refused:
         history = await _without_room(world, around, seen, decision, refused)
         return await _say(world, seen, _held(replace(decision, history=history), refused))
+    await _teach(world, around, decision)
     history = await _push(world, around, seen, decision)
     return await _say(world, seen, replace(decision, history=history))
 
@@ -153,6 +154,14 @@ async def _push(world: World, around: Around, seen: Seen, decision: Decision) ->
         if isinstance(answer, Declined) and push.revision:
             return await _give_up(world, around, seen, decision.history, push, answer)
     return decision.history
+
+
+async def _teach(world: World, around: Around, decision: Decision) -> None:
+    """Have pods count what is promised. One that does not take it is told again with the next pass."""
+    for each in decision.tellings:
+        answer = await world.pods.tell(each.pod, each.objectives, around.identity.audience)
+        told = ", ".join(objective.name for objective in each.objectives.objectives) or "no objective"
+        world.log(type(answer).__name__.lower(), Ref("Pod", around.identity.namespace, each.pod.name), told)
 
 
 async def _without_room(world: World, around: Around, seen: Seen, decision: Decision, refused: Finding) -> History:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tailhold_api import codec, names
 from tailhold_api.parts import ContentPart
+from tailhold_api.slo import Objectives
 from tailhold_api.status import StartPhase
 from tailhold_operator.conditions import stamp
 from tailhold_operator.errors import ConflictError
@@ -295,6 +296,8 @@ class FakePods:
         self.deaf: set[str] = set()
         """Names of pods that do not answer."""
         self.pushed: list[str] = []
+        self.objectives: dict[str, Objectives] = {}
+        """What each pod counts, by its UID."""
         self.latencies: dict[str, Mapping[float, float]] = {}
 
     async def report(self, pod: Pod) -> Report | None:
@@ -316,6 +319,7 @@ class FakePods:
             rates=self.rates,
             audit=self.audit.get(pod.name),
             uploads=self.uploads.get(pod.name, self.uploads.get("")),
+            objectives=self.objectives.get(pod.uid, Objectives(objectives=())),
         )
 
     async def progress(self, pod: Pod) -> Mapping[str, Any] | None:
@@ -335,6 +339,13 @@ class FakePods:
             return Declined(words)
         self.pushed.append(pod.name)
         self.content[pod.uid] = content
+        return Taken()
+
+    async def tell(self, pod: Pod, objectives: Objectives, audience: str) -> Answer:
+        """Have a server count these."""
+        if pod.name in self.deaf:
+            return Unanswered("no answer")
+        self.objectives[pod.uid] = objectives
         return Taken()
 
     def _mounted(self, pod: Pod) -> ContentPart:

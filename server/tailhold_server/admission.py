@@ -3,6 +3,8 @@
 from tailhold_api.serving import Admission, AdmissionPolicy
 from tailhold_server.errors import Failure, ServeError
 
+OVERLOADED = "overloaded"
+"""The code of what had no place, whoever asked: a client beyond its own limit reads another."""
 _SECONDS_WITHOUT_EXPERIENCE = 1
 
 
@@ -17,7 +19,7 @@ def refusal(admission: Admission, *, held: int, running_limit: int, seconds_each
     return ServeError(
         Failure.OVERLOADED,
         f"{running_limit} questions are answered and {admission.max_queued} wait: no more now. Try again.",
-        code="overloaded",
+        code=OVERLOADED,
         retry_after_seconds=retry_after_seconds(held, running_limit, seconds_each),
     )
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from tailhold_server.access.caller import ANONYMOUS, Caller
+from tailhold_server.admission import OVERLOADED
 from tailhold_server.audit.auditor import Asked, NoTrail, Trail
 from tailhold_server.errors import Failure, ServeError
 from tailhold_server.pipeline import Answering, Step
@@ -50,8 +51,9 @@ class Asking:
         """What answers it, once it is admitted."""
         self.model = request.model
         self.revision = ""
-        self._outcome = ""
+        self._outcome = self._judged_as = ""
         self._began = time.monotonic()
+        self._case = service.objectives.begin()
         self._context = service.tracer.begin(request.headers)
         self._trail: Trail = NoTrail()
 
@@ -75,6 +77,7 @@ class Asking:
             await self.fail(error)
         elif not self._outcome:
             self._count("failed" if isinstance(error, Exception) else "client_closed")
+        self._service.objectives.end(self._case, self._judged_as)
         self._trail.left(self._outcome)
         if self.answering:
             self.answering.close()
@@ -84,6 +87,7 @@ class Asking:
         """Raises ServeError."""
         asked = self._request
         answering = self.answering = await self._service.answer(asked.question, self.request_id, asked.caller)
+        self._case.marks = answering.prepared.marks
         self.revision = self._service.revision_of(answering.prepared.content)
         told = Asked(
             asked.question, asked.surface, asked.caller, asked.user, asked.is_streamed, self.revision, asked.model
@@ -118,12 +122,13 @@ class Asking:
         """The client is told so."""
         if not self._outcome:
             self._count(error.failure.outcome)
+            self._judged_as = "shed" if error.code == OVERLOADED else self._outcome
             if self.answering:
                 with suppress(ServeError):
                     await self._trail.ended(self._outcome)
 
     def _count(self, outcome: str) -> None:
-        self._outcome = outcome
+        self._outcome = self._judged_as = outcome
         self._service.telemetry.count(outcome)
 
     def _end_trace(self) -> None:

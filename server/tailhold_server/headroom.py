@@ -58,7 +58,7 @@ def need_of(manifest: Manifest, *, on_card: bool) -> Need:
 def check_room(snapshot: str, need: Need, free: Free) -> None:
     """Raises NoRoomError, with the numbers."""
     for place, wanted, there, remedy in (
-        ("host memory", need.host, free.host, "raise `placement.memory`"),
+        ("host memory", need.host, free.host, "raise `placement.memoryMebibytes`"),
         ("GPU memory", need.card, free.card, "lower `engine.gpuMemoryFraction` or `engine.kvBlocks`"),
     ):
         if there is not None and wanted > there:

@@ -279,14 +279,16 @@ class Answering:
         try:
             async with aclosing(deltas):
                 async for delta in deltas:
-                    self._count(delta)
+                    self._count(delta, self._clock())
                     citations = scanner.feed(delta.text)
                     self.answer.citations += citations
                     if delta.finish_reason:
                         self._finish(delta.finish_reason)
                     since = self._clock()
+                    self._marks.awaited = None
                     yield Step(delta.text, citations, delta.finish_reason, delta.odds)
-                    self._marks.held.append((since, self._clock()))
+                    self._marks.awaited = self._clock()
+                    self._marks.held.append((since, self._marks.awaited))
         except EngineDiedError as error:
             raise ServeError(Failure.UNAVAILABLE, "The model stopped while answering. Try again.") from error
         finally:
@@ -314,17 +316,20 @@ class Answering:
             if self.on_close:
                 self.on_close()
 
-    def _count(self, delta: Delta) -> None:
+    def _count(self, delta: Delta, now: float) -> None:
         self.answer.completion_tokens += delta.token_count
         self.answer.cached_tokens = max(self.answer.cached_tokens, delta.cached_tokens)
         if delta.times is not None:
             self._marks.engine = delta.times
         if self._marks.first_token is None and delta.token_count:
-            self._marks.first_token = self._clock()
+            self._marks.first_token = now
+        elif self._marks.awaited is not None:
+            self._marks.longest_gap = max(self._marks.longest_gap, now - self._marks.awaited)
 
     def _finish(self, reason: str) -> None:
         self.answer.finish_reason = reason
         self._marks.finished = self._clock()
+        self._marks.awaited = None
         self.answer.stages = milliseconds(self._marks)
 
 

@@ -8,13 +8,14 @@ import signal
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import uvicorn
 
 from tailhold_api.conditions import Reason
 from tailhold_api.parts import ContentPart, PodPart
+from tailhold_api.slo import Objective
 from tailhold_server.access.access import Access, open_access
 from tailhold_server.app import create_app, create_internal_app
 from tailhold_server.backends import choose_tracer
@@ -69,6 +70,7 @@ class Program:
         address: Address,
         refresh: Refresh | None = None,
         announce: Callable[[], None] = lambda: None,
+        objectives: Sequence[Objective] = (),
     ) -> None:
         self._pod = pod
         self._content = content
@@ -81,6 +83,7 @@ class Program:
             send_seconds=settings.send_seconds,
         )
         self._service.tracer = choose_tracer(pod, settings, self._service.telemetry.count_spans)
+        self._service.objectives.keep(objectives)
         self._address = address
         self._service.listens = False
         self._sockets = [bound(address.host, port) for port in (address.port, address.internal_port)]
@@ -153,7 +156,8 @@ class Program:
         if self._grpc_socket is None:
             return
         self._grpc_socket.close()
-        self._rpc = RpcServer(self._service, self._pod.server.grpc, access.authenticator, access.certificates)
+        seconds = self._settings.receive_seconds
+        self._rpc = RpcServer(self._service, self._pod.server.grpc, access.authenticator, access.certificates, seconds)
         await self._rpc.start(self._address.host, self._address.grpc_port)
 
     def _failed(self, error: StartError) -> int:
@@ -263,12 +267,13 @@ def run(
     address: Address,
     refresh: Refresh | None = None,
     announce: Callable[[], None] = lambda: None,
+    objectives: Sequence[Objective] = (),
 ) -> int:
     """Serve and return the exit code. With `refresh` uploads are indexed; `announce` is called once questions are
-    taken. Raises PortInUseError."""
+    taken; `objectives` are counted until an operator tells others. Raises PortInUseError."""
     import uvloop
 
     async def program() -> int:
-        return await Program(pod, content, settings, address, refresh, announce).run()
+        return await Program(pod, content, settings, address, refresh, announce, objectives).run()
 
     return uvloop.run(program())

@@ -8,7 +8,7 @@ from tailhold_server.audit.events import Action, File, FileEvent, SearchEvent
 from tailhold_server.handlers.search import Hit
 from tailhold_server.routes.vector_stores.protocol import SearchRequest
 from tailhold_server.service import Service
-from tailhold_server.uploads.folder import About
+from tailhold_server.uploads.entry import About
 
 REQUEST_HEADER = "x-request-id"
 """Where a search's client finds the id that its record has, as OpenAI's clients read it."""

@@ -30,6 +30,7 @@ from tailhold_server.health import (
     judge_started,
     patience,
 )
+from tailhold_server.objectives import Counted
 from tailhold_server.observed import ObservedEngine
 from tailhold_server.pipeline import Answering, Pipeline
 from tailhold_server.question import Question
@@ -60,6 +61,8 @@ class Service:
         self.pod = pod
         self.pod_digest = digest(pod)
         self.telemetry = Telemetry()
+        self.objectives = Counted()
+        self.telemetry.registry.register(self.objectives)
         self.tracer: Tracer = NoTracer()
         self.auditor: Auditor = NoAuditor()
         self.comment_seconds = comment_seconds
@@ -294,6 +297,7 @@ class Service:
             "ready": self.is_ready().ok,
             "held": self.held,
             "audit": self.auditor.head(),
+            "objectives": [each.model_dump(mode="json", by_alias=True) for each in self.objectives.kept],
             "uploads": {"digest": self.staged} if self._handlers and self.pod.uploads else None,
             "engine": self._engine.description() if self._engine else {},
             "rates": rates_body(self._engine.meter.rates(), self.shape, self.capacity) if self._engine else {},

@@ -42,7 +42,8 @@ class ServerSettings(BaseSettings):
     send_seconds: float = 30.0
     """A client that takes nothing of its answer for so long has left."""
     receive_seconds: float = 30.0
-    """A client that sends nothing more of a request's body for so long is answered with 408."""
+    """A client that sends nothing more of a request's body for so long is answered with 408, over gRPC with
+    DEADLINE_EXCEEDED."""
     stall_seconds: float = 10.0
     """An engine that is asked, gives no sign and whose threads do not run for so long is not alive."""
     patience_seconds: float = 60.0

@@ -65,6 +65,10 @@ class Marks:
     """The last text is there."""
     delivered: float | None = None
     """The client has taken it."""
+    awaited: float | None = None
+    """Since when the engine's next token is waited for; None before the first one and while a reader holds one."""
+    longest_gap: float = 0.0
+    """The longest wait for a token after the first, in seconds."""
     held: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_HELD_KEPT))
     """Since when and until when the reader held a piece of the answer."""
 

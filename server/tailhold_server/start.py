@@ -211,7 +211,7 @@ def _retrieval(service: Service, loaded: _Loaded, engine: ObservedEngine) -> Bat
 
 
 async def _handlers(service: Service, backend: Backend, loaded: _Loaded, retrieval: Batcher[Lookup, Found]) -> Handlers:
-    visible = Visible()
+    visible = Visible(frozenset() if backend.uploads else None)  # what may have been deleted is not found
     store = VectorStore(loaded.contents, visible, backend.store, service.pod.uploads, backend.uploads)
     with suppress(ServeError):  # a volume that fails takes no uploads, and answers all the same
         await store.refresh()

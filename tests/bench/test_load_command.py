@@ -180,7 +180,8 @@ def test_ctrl_c_keeps_what_was_measured_and_writes_the_report(start: Start, tmp_
     url = start(Behaviour(service_seconds=0.001))
     arguments = ["load", "--url", url, "--rate", "50", "--duration", "60s", "-o", str(tmp_path)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "tailhold.main", *arguments],
+        # As in a terminal: a shell has what it runs in the background ignore Ctrl-C.
+        ["env", "--default-signal=INT", sys.executable, "-m", "tailhold.main", *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

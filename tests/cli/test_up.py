@@ -69,7 +69,8 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
     """With the real program: typer makes an exit of it before our own code sees it."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    words = [sys.executable, "-m", "tailhold.main", "validate", str(pipe)]
+    # As in a terminal: a shell has what it runs in the background ignore Ctrl-C.
+    words = ["env", "--default-signal=INT", sys.executable, "-m", "tailhold.main", "validate", str(pipe)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
     with (
         subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment) as process,

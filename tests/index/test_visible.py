@@ -1,4 +1,4 @@
-"""Masks of what may be found: made off the event loop, once for all who wait, and never older than a deletion."""
+"""Masks of what may be found: made off the event loop, once for all who wait for one, never older than a deletion."""
 
 import asyncio
 import gc
@@ -16,6 +16,8 @@ from tailhold_server.handlers import Visible
 from tailhold_server.handlers.documents import file_id, open_chunks
 from tailhold_server.testing import stand_in_index
 
+UPLOADED = {0: "file-0/hours.html"}
+NOTHING: frozenset[str] = frozenset()
 CLOSED = frozenset({"nothing of this name"})
 
 
@@ -38,7 +40,7 @@ class Watched:
 
 @pytest.fixture
 def index() -> Index:
-    return stand_in_index(DOCUMENTS, SNAPSHOT)
+    return stand_in_index(DOCUMENTS, SNAPSHOT, uploads=UPLOADED)
 
 
 def test_questions_at_once_share_a_mask_that_another_thread_made(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,13 +59,13 @@ def test_questions_at_once_share_a_mask_that_another_thread_made(index: Index, m
 
 
 def test_what_is_deleted_while_a_mask_is_made_is_not_in_it(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    watched, gone = Watched(index, monkeypatch), frozenset({file_id(index.chunks.documents[0])})
+    watched, there = Watched(index, monkeypatch), frozenset({file_id(index.chunks.documents[0])})
 
     async def ask() -> NDArray[np.bool_] | None:
-        visible, loop, done = Visible(), asyncio.get_running_loop(), threading.Event()
+        visible, loop, done = Visible(there), asyncio.get_running_loop(), threading.Event()
 
         def delete() -> None:
-            visible.put(gone, index, open_chunks(index, gone))
+            visible.put(NOTHING, index, open_chunks(index, NOTHING))
             done.set()
 
         def meanwhile() -> None:
@@ -80,11 +82,11 @@ def test_what_is_deleted_while_a_mask_is_made_is_not_in_it(index: Index, monkeyp
 
 
 def test_another_index_of_the_same_snapshot_gets_a_mask_of_its_own(index: Index) -> None:
-    other, gone = stand_in_index(DOCUMENTS[:1], SNAPSHOT), frozenset({file_id(index.chunks.documents[0])})
+    other = stand_in_index(DOCUMENTS[:1], SNAPSHOT, uploads=UPLOADED)
 
     async def ask() -> list[NDArray[np.bool_] | None]:
         visible = Visible()
-        visible.put(gone, index, open_chunks(index, gone))
+        visible.put(NOTHING, index, open_chunks(index, NOTHING))
         return [await visible.mask(each) for each in (index, other, index)]
 
     lengths = [None if each is None else len(each) for each in asyncio.run(ask())]

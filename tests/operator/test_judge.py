@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import product
+from math import inf
 
 import numpy as np
 import pytest
@@ -18,20 +19,18 @@ LIMIT = Limit(allowed=0.01, margin=0.01)
 
 
 def spread(total: int, bad: int, cells: int | None = None) -> Counts:
-    """Bad requests one by one, at places that chance draws."""
-    rng = np.random.default_rng(7)
-    number = cells or max(8, total // 25)
-    flags = np.zeros(total)
-    flags[rng.choice(total, bad, replace=False)] = 1
-    pieces = np.array_split(flags, number)
-    return Counts(np.array([float(len(each)) for each in pieces]), np.array([each.sum() for each in pieces]))
+    """Bad requests one by one, as far from each other as they can be."""
+    places = {number * total // bad for number in range(bad)}
+    size = max(1, total // (cells or max(8, total // 25)))
+    pieces = [range(start, min(start + size, total)) for start in range(0, total, size)]
+    return Counts(
+        [float(len(each)) for each in pieces], [float(sum(place in places for place in each)) for each in pieces]
+    )
 
 
 def together(total: int, bad: int, cells: int = 100) -> Counts:
     """All bad requests in one cell."""
-    places = np.zeros(cells)
-    places[cells // 2] = bad
-    return Counts(np.full(cells, total / cells), places)
+    return Counts([total / cells] * cells, [float(bad) if cell == cells // 2 else 0.0 for cell in range(cells)])
 
 
 VERDICTS: Sequence[tuple[str, Counts, Counts | None, Answer, Why]] = [
@@ -106,38 +105,41 @@ class TestClustering:
 
     @given(st.integers(2, 40), st.integers(0, 2**32 - 1))
     def test_bad_requests_that_come_k_at_a_time_count_k_times_less(self, k: int, seed: int) -> None:
-        single = np.random.default_rng(seed).binomial(25, 0.02, 400).astype(np.float64)
-        total = np.full(400, 25.0 * k)
-        ratio = float(design_effect(single * k, total) / design_effect(single, total))
+        single = [float(each) for each in np.random.default_rng(seed).binomial(25, 0.02, 400)]
+        total = [25.0 * k] * 400
+        ratio = design_effect([each * k for each in single], total) / design_effect(single, total)
         assert 0.7 * k <= ratio <= 6 * k
 
     def test_independent_requests_are_not_made_to_look_like_clusters(self) -> None:
-        bad = np.random.default_rng(3).binomial(25, 0.03, (2000, 28)).astype(np.float64)
-        effects = design_effect(bad, np.full_like(bad, 25.0))
-        assert np.quantile(effects, 0.5) == 1
-        assert effects.mean() < 1.25
+        runs = np.random.default_rng(3).binomial(25, 0.03, (500, 28)).astype(float).tolist()
+        effects = sorted(design_effect(run, [25.0] * 28) for run in runs)
+        assert effects[450] == 1
+        assert sum(effects) / 500 < 1.25
 
     def test_a_wait_that_is_longer_than_a_cell_is_seen_in_longer_blocks(self) -> None:
-        bad = np.zeros(256)
-        bad[64:80] = 4
-        total = np.full(256, 25.0)
-        assert design_effect(bad, total) > 3 * design_effect(np.roll(np.tile([4.0, *[0] * 15], 16), 5), total)
+        total = [25.0] * 256
+        long = [4.0 if 64 <= cell < 80 else 0.0 for cell in range(256)]
+        short = [4.0 if cell % 16 == 5 else 0.0 for cell in range(256)]
+        assert design_effect(long, total) > 3 * design_effect(short, total)
 
     def test_what_is_slow_below_the_threshold_tells_before_any_is_bad(self) -> None:
-        slow = np.zeros(64)
-        slow[10:14] = slow[40:44] = 20
-        counts = Counts(np.full(64, 25.0), np.zeros(64), (slow,))
-        assert clustering(Counts(counts.total, counts.bad)) == 1
-        assert clustering(counts) > 20
+        slow = [20.0 if cell // 4 in (3, 11) else 0.0 for cell in range(64)]
+        assert clustering(Counts([25.0] * 64, [0.0] * 64)) == 1
+        assert clustering(Counts([25.0] * 64, [0.0] * 64, (slow,))) > 20
+
+    def test_the_highest_threshold_that_enough_are_beyond_tells(self) -> None:
+        few, many = ([20.0 if cell in cells else 0.0 for cell in range(64)] for cells in ((10, 40), (10, 11, 40, 41)))
+        nothing = [0.0] * 64
+        assert clustering(Counts([25.0] * 64, nothing, (few, many))) == design_effect(many, [25.0] * 64)
+        assert clustering(Counts([25.0] * 64, nothing, (many, few))) == design_effect(many, [25.0] * 64)
 
     @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=50))
     def test_windows_are_joined_and_none_is_lost_but_the_last(self, pairs: list[tuple[int, int]]) -> None:
         windows = [Window(max(pair), min(pair), (max(pair),)) for pair in pairs]
         counts = counted(windows)
-        assert (counts.total >= 10).all()
-        left = sum(window.total for window in windows) - counts.all_total
-        assert 0 <= left < 10 or not windows
-        assert np.array_equal(counts.slow[0] if counts.slow else counts.total, counts.total)
+        assert all(each >= 10 for each in counts.total)
+        assert 0 <= sum(window.total for window in windows) - sum(counts.total) < 10
+        assert list(*counts.slow) == list(counts.total)
 
 
 class TestProspects:
@@ -149,8 +151,10 @@ class TestProspects:
         said = prospect(seen, stable, LIMIT)
         assert said.needed is not None
         assert 300 < said.needed < 4000
-        more = prospect(Counts(seen.total * 2, seen.bad * 2), stable, LIMIT)
-        assert more.share == pytest.approx(said.share, rel=0.3)
+        further = spread(said.needed + 1, int(said.share * said.needed))
+        beside = spread(9 * said.needed, int(9 * said.share * said.needed)) if stable else None
+        found = judge({"ttft": Sample(further, beside, LIMIT)}, least_requests=0)
+        assert found.answer is Answer.PASS
 
     def test_clusters_take_so_many_times_more(self) -> None:
         single, five = prospect(spread(1000, 5), None, LIMIT), prospect(together(1000, 5), None, LIMIT)
@@ -164,7 +168,7 @@ class TestProspects:
     def test_time_follows_from_the_rate(self) -> None:
         assert seconds_left(1000, 400, 10) == 60
         assert seconds_left(1000, 1400, 10) == 0
-        assert seconds_left(1000, 400, 0) == seconds_left(None, 400, 10) == np.inf
+        assert seconds_left(1000, 400, 0) == seconds_left(None, 400, 10) == inf
 
 
 def test_the_error_level_is_divided_among_objectives_and_steps() -> None:

@@ -1,13 +1,17 @@
 """The gRPC surface, over real sockets."""
 
 import asyncio
+import os
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from google.protobuf import struct_pb2
 from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
@@ -20,12 +24,14 @@ from rag_server import Running, content_part, pod_part, running
 from tailhold_api.rpc import Grpc
 from tailhold_api.serving import Admission, AdmissionPolicy
 from tailhold_server.errors import Failure, ServeError
+from tailhold_server.rpc import convert
 from tailhold_server.rpc import rag_pb2 as api
 from tailhold_server.rpc.failing import status_of
 from tailhold_server.rpc.server import RpcServer
 from tailhold_server.stages import Stage
 from tailhold_server.testing import StandInEngine
 from tailhold_server.tracing import NoTracer, TraceContext, Traced
+from tailhold_server.uploads.names import MOST_NAME_BYTES
 
 ASK = "/tailhold.v1.Rag/Ask"
 QUESTION = "When does the office close?"
@@ -45,10 +51,12 @@ class Client:
 
 
 @asynccontextmanager
-async def serving(settings: Grpc | None = None, **parts: Any) -> AsyncIterator[tuple[Running, Client]]:
+async def serving(
+    settings: Grpc | None = None, receive_seconds: float = 30, **parts: Any
+) -> AsyncIterator[tuple[Running, Client]]:
     """A server with stand-ins and a client of its gRPC port."""
     async with running(**parts) as server:
-        rpc = RpcServer(server.service, settings or Grpc())
+        rpc = RpcServer(server.service, settings or Grpc(), receive_seconds=receive_seconds)
         port = free_port()
         await rpc.start("127.0.0.1", port)
         try:
@@ -326,3 +334,126 @@ async def test_a_pipeline_without_uploads_says_so() -> None:
     async with serving() as (_, client):
         with pytest.raises(grpc.aio.AioRpcError, match=r"corpus\.uploads"):
             await _ingest(client, [api.IngestRequest(document=api.Document(filename="a.txt"))])
+
+
+NAMED = api.IngestRequest(document=api.Document(filename="a.txt"))
+
+
+def _ingesting(client: Client, encoder: Any = api.IngestRequest.SerializeToString) -> Any:
+    """A call that the test writes to."""
+    return client.channel.stream_unary("/tailhold.v1.Rag/Ingest", encoder, api.IngestResponse.FromString)(timeout=20)
+
+
+async def _refused(call: Any) -> grpc.aio.AioRpcError:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return caught.value
+
+
+@pytest.mark.parametrize("sent", [[], [NAMED], [NAMED, api.IngestRequest(data=b"a")]])
+async def test_a_client_that_sends_nothing_more_of_its_documents_is_sent_away(
+    sent: list[api.IngestRequest], tmp_path: Path
+) -> None:
+    """As over HTTP, whose bodies have the same limit."""
+    async with serving(receive_seconds=0.2, folder=tmp_path) as (_, client):
+        call = _ingesting(client)
+        for each in sent:
+            await call.write(each)
+        error = await _refused(call)
+        assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert "0.2 s" in str(error.details())
+    assert not [each for each in (tmp_path / "uploads").rglob("*") if each.is_file()]
+
+
+@pytest.mark.parametrize("step", range(1, 5))
+async def test_a_call_that_is_cancelled_while_a_document_is_published_publishes_all_of_it_or_nothing(
+    step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the disk is at: its content, what is known of it, its folder, or the folder of all."""
+    steps, reached, go_on, fsync = count(1), threading.Event(), threading.Event(), os.fsync
+
+    def held(handle: int) -> None:
+        if next(steps) == step:
+            reached.set()
+            go_on.wait(10)
+        fsync(handle)
+
+    async with serving(folder=tmp_path) as (server, client):
+        monkeypatch.setattr(os, "fsync", held)
+        call = _ingesting(client)
+        for each in (NAMED, api.IngestRequest(data=b"a" * 1000)):
+            await call.write(each)
+        await call.done_writing()
+        assert await asyncio.to_thread(reached.wait, 10)
+        call.cancel()
+        await asyncio.sleep(0.1)  # what is there to be torn down is torn down now, or waits
+        go_on.set()
+        async with asyncio.timeout(10):
+            while list((tmp_path / "uploads" / "coming").iterdir()):  # noqa: ASYNC110  with a time limit
+                await asyncio.sleep(0.01)
+        folder = server.service.handlers.store.folder
+        assert (folder.survey()[1], folder.count()) == ({}, len(folder.entries()))
+        assert len(folder.entries()) == 1
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+async def test_a_number_that_is_none_is_refused_by_the_fields_name(number: float, tmp_path: Path) -> None:
+    async with serving(folder=tmp_path) as (_, client):
+        document = api.IngestRequest(document=api.Document(filename="a.txt", attributes={"year": number}))
+        compared = {"type": "gt", "key": "year", "value": number}
+        nested = {"type": "and", "filters": [{"type": "in", "key": "year", "value": [1, number]}]}
+        for call, field in (
+            (_ingest(client, [document]), "attributes.year"),
+            (_retrieve(client, query="a", filter=compared), "filters.value"),
+            (_retrieve(client, query="a", filter=nested), "filters.filters[0].value[1]"),
+            (_retrieve(client, query="a", min_score=number), "ranking_options.score_threshold"),
+        ):
+            error = await _refused(call)
+            assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert f"`{field}`" in str(error.details())
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=5),
+        st.recursive(
+            st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=5),
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+        ),
+        max_size=4,
+    )
+)
+def test_a_struct_is_what_went_into_it(given: dict[str, Any]) -> None:
+    struct = struct_pb2.Struct()
+    struct.update(given)
+    assert convert.plain(struct) == given
+
+
+async def test_what_is_no_message_is_the_callers_mistake() -> None:
+    async with serving() as (_, client):
+        made = {
+            "Ask": client.channel.unary_stream("/tailhold.v1.Rag/Ask"),
+            "Retrieve": client.channel.unary_unary("/tailhold.v1.Rag/Retrieve"),
+        }
+        errors = {"Ask": await _failed(made["Ask"](b"\xff\xff", timeout=10))}
+        errors["Retrieve"] = await _refused(made["Retrieve"](b"\xff\xff", timeout=10))
+        errors["Ingest"] = await _refused(_written(client, b"\xff\xff"))
+    for method, error in errors.items():
+        assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert f"tailhold.v1.{method}Request" in str(error.details())
+
+
+def _written(client: Client, message: bytes) -> Any:
+    return client.channel.stream_unary("/tailhold.v1.Rag/Ingest")(iter([message]), timeout=10)
+
+
+async def test_a_name_has_the_same_limit_as_over_http(tmp_path: Path) -> None:
+    async with serving(folder=tmp_path) as (_, client):
+        for size, fits in ((MOST_NAME_BYTES, True), (MOST_NAME_BYTES + 1, False), (100_000, False)):
+            call = _ingest(client, [api.IngestRequest(document=api.Document(filename="a" * size))])
+            if fits:
+                assert (await call).documents
+            else:
+                error = await _refused(call)
+                assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+                assert f"`document.filename` has a name of {size} bytes" in str(error.details())

@@ -72,7 +72,7 @@ def test_what_fits_is_taken_and_nothing_else(host: int, there: int | None, card:
 
 def test_the_refusal_names_place_numbers_and_next_step() -> None:
     with pytest.raises(
-        NoRoomError, match=r"needs 600 MiB of host memory .* 512 MiB are free: raise `placement.memory`"
+        NoRoomError, match=r"needs 600 MiB of host memory .* 512 MiB are free: raise `placement.memoryMebibytes`"
     ):
         check_room(HASH, Need(600 * MEBIBYTE, 0), Free(512 * MEBIBYTE))
     with pytest.raises(NoRoomError, match=r"needs 2 MiB of GPU memory .* 1 MiB are free: lower `engine"):

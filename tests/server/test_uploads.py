@@ -23,7 +23,9 @@ from tailhold_server.ingest.report import DocumentFailure
 from tailhold_server.ingest.sources import Found
 from tailhold_server.refresh import is_due
 from tailhold_server.routes.paging import Order, page
-from tailhold_server.uploads.folder import ADDED, COMING, FILES, Added, Folder, shown_name, staged_digest
+from tailhold_server.uploads.entry import Added
+from tailhold_server.uploads.folder import COMING, LEFT_SECONDS, Folder
+from tailhold_server.uploads.names import shown_name, staged_digest
 from tailhold_server.uploads.reading import read_uploads
 
 
@@ -48,7 +50,7 @@ def test_the_same_name_and_bytes_are_the_same_file_on_every_pod(tmp_path: Path) 
     assert kept(other, "a.txt", b"hello") == first
     assert kept(other, "b.txt", b"hello") != first
     assert kept(other, "a.txt", b"hello!") != first
-    assert len(one.abouts()) == 3
+    assert len(one.entries()) == 3
 
 
 def test_many_at_once_are_one_file(tmp_path: Path) -> None:
@@ -58,7 +60,7 @@ def test_many_at_once_are_one_file(tmp_path: Path) -> None:
         each.start()
     for each in threads:
         each.join()
-    assert len(Folder(tmp_path).abouts()) == 1
+    assert len(Folder(tmp_path).entries()) == 1
     assert not list((tmp_path / COMING).iterdir())
 
 
@@ -67,10 +69,10 @@ def test_what_a_crash_leaves_is_seen_by_nobody_and_cleared_away(tmp_path: Path) 
     folder.prepare(time.time())
     half = folder.receive()
     half.write(b"half")
-    assert folder.abouts() == {}
-    folder.prepare(time.time() + 3600)
+    assert folder.entries() == {}
+    folder.prepare(time.time() + LEFT_SECONDS - 60)
     assert len(list((tmp_path / COMING).iterdir())) == 1
-    folder.prepare(time.time() + 100_000)
+    folder.prepare(time.time() + LEFT_SECONDS + 60)
     assert not list((tmp_path / COMING).iterdir())
 
 
@@ -94,19 +96,21 @@ def test_a_volume_that_takes_no_more_is_said_and_nothing_is_left(
         incoming.finish("a.txt", "assistants", 7)
     assert refused.value.failure is failure
     assert "corpus.uploads" in refused.value.message
-    assert folder.abouts() == {}
+    assert folder.entries() == {}
     assert not list((tmp_path / COMING).iterdir())
 
 
-def test_a_deletion_is_marked_before_its_place_is_gone_and_taken_back_by_adding(tmp_path: Path) -> None:
+def test_a_file_that_is_deleted_takes_its_place_in_the_corpus_with_it(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     name = kept(folder, "a.txt", b"hello")
-    folder.add(name, Added(created_at=1))
-    folder.remove(name)
-    assert (folder.names(FILES), folder.names(ADDED), folder.names("deleted")) == ([], [], [name])
+    assert folder.add(name, Added(1, {"team": "risk"}))
+    assert folder.remove(name)
+    assert (folder.entries(), folder.corpus(), folder.remove(name)) == ({}, {}, False)
+    assert not folder.add(name, Added(2))
     assert kept(folder, "a.txt", b"hello") == name
-    folder.add(name, Added(created_at=2))
-    assert folder.names("deleted") == []
+    assert folder.corpus() == {}
+    assert folder.add(name, Added(3))
+    assert folder.corpus()[name][1] == Added(3)
 
 
 def test_a_digest_of_a_corpus_is_that_of_its_files_alone() -> None:
@@ -121,12 +125,12 @@ def test_a_build_reads_what_was_added_and_names_what_it_cannot(tmp_path: Path) -
     names = [kept(folder, name, b"hello") for name in ("../a.txt", "b.txt", "c.txt")]
     for name in names[:2]:
         folder.add(name, Added(created_at=1))
-    folder.content(names[1]).unlink()
+    folder.path(names[1]).unlink()
     read = {each.path: each for each in read_uploads(uploads, tmp_path)}
     found = read[f"{names[0]}/a.txt"]
     assert isinstance(found, Found)
     assert (found.source, found.data) == ("uploads", b"hello")
-    assert isinstance(read[f"uploads/{names[1]}/b.txt"], DocumentFailure)
+    assert isinstance(read[f"uploads/{names[1]}"], DocumentFailure)
     assert len(read) == 2
 
 

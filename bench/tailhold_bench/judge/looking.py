@@ -1,7 +1,8 @@
-"""Looks at growing counts as the operator does, at many runs at a time."""
+"""Looks at growing counts as the operator does, after each cell, until something is shown."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, repeat
 from math import log
 from typing import TypeAlias
 
@@ -9,110 +10,97 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailhold_bench.judge.flows import Latencies
-from tailhold_operator.judge.comparison import LEAST_CELLS, Limit, weigh
-from tailhold_operator.judge.counts import Counts
-from tailhold_operator.judge.evidence import Side, above, not_worse, worse
+from tailhold_operator.judge.comparison import LEAST_CELLS, Limit, Outcome, outcome, weigh
+from tailhold_operator.judge.counts import Counts, Side
+from tailhold_operator.judge.evidence import above, not_worse, worse
 
 Found: TypeAlias = NDArray[np.int64]
 """Of each run the candidate's requests at the look that found it; -1 where none did."""
 
 
 @dataclass(frozen=True)
-class Seen:
-    """Both sides of many runs, in cells."""
+class Look:
+    """What is there to be seen after so many cells of one run."""
 
     candidate: Counts
     stable: Counts | None
-
-    @property
-    def sides(self) -> tuple[Side, Side]:
-        """Whole counts; a stable side without a request where there is none."""
-        candidate = _side(self.candidate)
-        return candidate, Side(0 * candidate.bad, 0 * candidate.total) if self.stable is None else _side(self.stable)
-
-    def until(self, cells: int, runs: NDArray[np.int64]) -> "Seen":
-        """Some of the runs, so far."""
-        return Seen(
-            _some(self.candidate, cells, runs), None if self.stable is None else _some(self.stable, cells, runs)
-        )
-
-
-def cells(latencies: Latencies, limit: float, lower: tuple[float, ...], size: int) -> Counts:
-    """Of runs x requests, counts in cells of so many requests, of the share beyond each of the thresholds."""
-    runs, requests = latencies.shape
-    whole = latencies[:, : requests // size * size].reshape(runs, -1, size)
-    beyond = [(whole > each).sum(axis=2).astype(np.float64) for each in (limit, *lower)]
-    return Counts(np.full(beyond[0].shape, float(size)), beyond[0], tuple(beyond[1:]))
+    seen: Side
+    beside: Side
+    """Without a request where there is no stable side."""
 
 
 @dataclass(frozen=True)
 class Question:
     """What is looked for in each look."""
 
-    shown: Callable[[Seen, Limit], NDArray[np.bool_]]
-    hopeful: Callable[[Seen, Limit], NDArray[np.bool_]]
+    shown: Callable[[Look, Limit], bool]
+    hopeful: Callable[[Look, Limit], bool]
     """Whether the counts would be enough if no request depended on another. To divide by a design effect only takes
     from the evidence (a mean of powers is below the power of the mean), so the rest need no closer look."""
 
 
-def first(seen: Seen, limit: Limit, question: Question, every: int = 1) -> Found:
-    """Looks after each cell, or some, until it is shown."""
-    runs, length = seen.candidate.bad.shape
-    found = np.full(runs, -1, dtype=np.int64)
-    open_ = np.arange(runs)
-    for cell in range(LEAST_CELLS, length + 1, every):
-        if not len(open_):
-            break
-        hopeful = open_[question.hopeful(seen.until(cell, open_), limit)]
-        if len(hopeful):
-            sure = hopeful[question.shown(seen.until(cell, hopeful), limit)]
-            found[sure] = seen.candidate.total[sure, :cell].sum(axis=1)
-            open_ = np.setdiff1d(open_, sure, assume_unique=True)
-    return found
+def cells(latencies: Latencies, limit: float, lower: tuple[float, ...], size: int) -> list[Counts]:
+    """Of each run, counts in cells of so many requests, of those beyond each of the thresholds."""
+    runs, requests = latencies.shape
+    whole = latencies[:, : requests // size * size].reshape(runs, -1, size)
+    beyond = [(whole > each).sum(axis=2).tolist() for each in (limit, *lower)]
+    total = [float(size)] * whole.shape[1]
+    return [Counts(total, bad, slow) for bad, *slow in zip(*beyond, strict=True)]
 
 
-def _beyond(seen: Seen, limit: Limit) -> NDArray[np.bool_]:
-    evidence = weigh(seen.candidate, seen.stable, limit)
-    return np.asarray(evidence.beyond >= evidence.to_fail(limit))
+def first(
+    candidates: Sequence[Counts], stables: Sequence[Counts] | None, limit: Limit, question: Question, every: int = 1
+) -> Found:
+    """For each run, looks after each cell, or some, until it is shown."""
+    beside: Iterable[Counts | None] = repeat(None, len(candidates)) if stables is None else stables
+    pairs = zip(candidates, beside, strict=True)
+    return np.array([_first(looks(*pair, every), limit, question) for pair in pairs], dtype=np.int64)
 
 
-def _may_be_beyond(seen: Seen, limit: Limit) -> NDArray[np.bool_]:
-    return np.asarray(above(_side(seen.candidate), limit.allowed) >= log(1 / limit.fail_level))
+def looks(candidate: Counts, stable: Counts | None, every: int = 1) -> Iterator[Look]:
+    """One after the other."""
+    sums = list(zip(accumulate(candidate.bad), accumulate(candidate.total), strict=True))
+    beside = list(zip(accumulate(stable.bad), accumulate(stable.total), strict=True)) if stable else None
+    for number in range(LEAST_CELLS, len(sums) + 1, every):
+        yield Look(
+            _until(candidate, number),
+            _until(stable, number) if stable else None,
+            Side(*sums[number - 1]),
+            Side(*beside[number - 1]) if beside else Side(0, 0),
+        )
 
 
-def _fails(seen: Seen, limit: Limit) -> NDArray[np.bool_]:
-    """The rows of the truth table that end in Fail."""
-    evidence = weigh(seen.candidate, seen.stable, limit)
-    kept = seen.sides[1].share <= limit.allowed
-    return np.asarray(
-        (evidence.worse >= evidence.to_fail(limit)) | ((evidence.beyond >= evidence.to_fail(limit)) & kept)
-    )
+def _first(seen: Iterator[Look], limit: Limit, question: Question) -> int:
+    found = (look.seen.total for look in seen if question.hopeful(look, limit) and question.shown(look, limit))
+    return int(next(found, -1))
 
 
-def _may_fail(seen: Seen, limit: Limit) -> NDArray[np.bool_]:
-    best = np.maximum(above(seen.sides[0], limit.allowed), worse(*seen.sides, limit.allowed, limit.margin))
-    return np.asarray(best >= log(2 / limit.fail_level))
+def _outcome(look: Look, limit: Limit) -> Outcome:
+    evidence = weigh(look.candidate, look.stable, limit)
+    return outcome(evidence, limit, stable_is_beyond=look.beside.share > limit.allowed)
 
 
-def _passes(seen: Seen, limit: Limit) -> NDArray[np.bool_]:
-    evidence = weigh(seen.candidate, seen.stable, limit)
-    return np.asarray((evidence.not_worse >= evidence.to_pass(limit)) & (evidence.beyond < evidence.to_fail(limit)))
+def _may_be_beyond(look: Look, limit: Limit) -> bool:
+    return above(look.seen, limit.allowed) >= log(1 / limit.fail_level)
 
 
-def _may_pass(seen: Seen, limit: Limit) -> NDArray[np.bool_]:
-    return np.asarray(not_worse(*seen.sides, limit.allowed, limit.margin) >= log(1 / limit.pass_level))
+def _may_fail(look: Look, limit: Limit) -> bool:
+    if look.stable is None:
+        return _may_be_beyond(look, limit)
+    enough = log(2 / limit.fail_level)
+    sides = look.seen, look.beside
+    return above(look.seen, limit.allowed) >= enough or worse(*sides, limit.allowed, limit.margin) >= enough
 
 
-BEYOND = Question(_beyond, _may_be_beyond)
-FAILS = Question(_fails, _may_fail)
-PASSES = Question(_passes, _may_pass)
+def _may_pass(look: Look, limit: Limit) -> bool:
+    return not_worse(look.seen, look.beside, limit.allowed, limit.margin) >= log(1 / limit.pass_level)
 
 
-def _some(counts: Counts, cells: int, runs: NDArray[np.int64]) -> Counts:
-    return Counts(
-        counts.total[runs, :cells], counts.bad[runs, :cells], tuple(each[runs, :cells] for each in counts.slow)
-    )
+SINGLY = Question(_may_be_beyond, _may_be_beyond)
+"""Every request is news, as if no request depended on another: what the judge is compared to."""
+FAILS = Question(lambda look, limit: _outcome(look, limit) is Outcome.FAIL, _may_fail)
+PASSES = Question(lambda look, limit: _outcome(look, limit) is Outcome.PASS, _may_pass)
 
 
-def _side(counts: Counts) -> Side:
-    return Side(counts.all_bad, counts.all_total)
+def _until(counts: Counts, cells: int) -> Counts:
+    return Counts(counts.total[:cells], counts.bad[:cells], [each[:cells] for each in counts.slow])

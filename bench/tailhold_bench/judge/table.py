@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import beta, mannwhitneyu
 
 from tailhold_bench.judge.flows import FLOWS, Flow, Latencies, independent, thresholds
-from tailhold_bench.judge.looking import BEYOND, FAILS, PASSES, Found, Seen, cells, first
+from tailhold_bench.judge.looking import FAILS, PASSES, SINGLY, Found, cells, first
 from tailhold_operator.judge.comparison import Limit
 
 ALLOWED = 0.01
@@ -87,8 +87,9 @@ class FalseFails:
         sides = flow(rng, 2, self.plan.part, self.plan.requests)
         candidate, stable = (cells(each, at[0], (), self.plan.size) for each in sides)
         return {
-            "false Fail, alone": first(Seen(candidate, None), LIMIT, BEYOND),
-            "false Fail, beside one alike": first(Seen(candidate, stable), LIMIT, FAILS),
+            "false Fail, each request taken for news": first(candidate, None, LIMIT, SINGLY),
+            "false Fail, alone": first(candidate, None, LIMIT, FAILS),
+            "false Fail, beside one alike": first(candidate, stable, LIMIT, FAILS),
         }
 
 
@@ -109,8 +110,8 @@ class Caught:
         slow, kept = flow(rng, 2, self.plan.part, self.plan.requests)
         candidate, stable = cells(slow, at[0], (), self.plan.size), cells(kept, at[1], (), self.plan.size)
         return {
-            f"Fail at {self.share:.0%}, alone": first(Seen(candidate, None), LIMIT, BEYOND),
-            f"Fail at {self.share:.0%}, beside 0.5 %": first(Seen(candidate, stable), LIMIT, FAILS),
+            f"Fail at {self.share:.0%}, alone": first(candidate, None, LIMIT, FAILS),
+            f"Fail at {self.share:.0%}, beside 0.5 %": first(candidate, stable, LIMIT, FAILS),
         }
 
 
@@ -128,8 +129,8 @@ class Passes:
         sides = (cells(each, within, tuple(lower), self.plan.size) for each in (alike, alike * (within / beyond), kept))
         candidate, worse, stable = sides
         return {
-            "Pass of one alike at 0.5 %": first(Seen(candidate, stable), LIMIT, PASSES, every=4),
-            "false Pass, worse by the margin": first(Seen(worse, stable), LIMIT, PASSES, every=4),
+            "Pass of one alike at 0.5 %": first(candidate, stable, LIMIT, PASSES, every=4),
+            "false Pass, worse by the margin": first(worse, stable, LIMIT, PASSES, every=4),
         }
 
 
@@ -166,15 +167,19 @@ def beside_mann_whitney(plan: Plan, requests: int = 1000) -> Iterator[tuple[str,
     base = 100 * np.sqrt(independent(rng, 2, plan.runs, requests))
     candidate = base[0] + 200 * (rng.random(base[0].shape) < 0.02)
     ranks = mannwhitneyu(candidate, base[1], axis=1, alternative="greater").pvalue
-    pair = Seen(cells(candidate, at, (), plan.size), cells(base[1], at, (), plan.size))
+    slow, kept = (cells(each, at, (), plan.size) for each in (candidate, base[1]))
     yield "share of the stable side beyond 200 ms", float((base[1] > at).mean())
     yield "share of the candidate beyond 200 ms", float((candidate > at).mean())
     yield "power of Mann-Whitney, one look at the end", float((ranks <= 0.05).mean())
-    alone = first(Seen(pair.candidate, None), LIMIT, BEYOND)
+    alone = first(slow, None, LIMIT, FAILS)
     yield "power of the judge without a stable side, a look each cell", float((alone >= 0).mean())
-    yield "power of the judge beside the stable side, a look each cell", float((first(pair, LIMIT, FAILS) >= 0).mean())
+    yield (
+        "power of the judge beside the stable side, a look each cell",
+        float((first(slow, kept, LIMIT, FAILS) >= 0).mean()),
+    )
 
 
 def _long_run_effect(latencies: Latencies, share: float) -> float:
-    blocks = cells(latencies, float(np.quantile(latencies, 1 - share)), (), 3200).bad
+    counts = cells(latencies, float(np.quantile(latencies, 1 - share)), (), 3200)
+    blocks = np.array([each.bad for each in counts])
     return float(blocks.var() / (blocks.mean() * (1 - share)))

@@ -65,7 +65,7 @@ class Judged:
     def __str__(self) -> str:
         wanted = self.objective
         if not self.total:
-            return f"{wanted}: {self.verdict}: no request has this time"
+            return f"{wanted}: {self.verdict}: no request has this time{self._doubt()}"
         return (
             f"{wanted}: {self.verdict}: {100 * self.good / self.total:.2f} % of requests ({self.good} of {self.total}) "
             f"were within {wanted.limit}, wanted {wanted.percent:g} % (95 % interval of the share: "

@@ -1,5 +1,6 @@
 """What a user asks for, and the load that it means."""
 
+import os
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,7 @@ class Options:
 
 def _grpc(*told: Any) -> TargetSettings:
     """Its library is slow to import, and wanted for this alone."""
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # it would say of its connections what the report says
     try:
         from tailhold_bench.load.rag_grpc import GrpcSettings
     except ModuleNotFoundError as error:

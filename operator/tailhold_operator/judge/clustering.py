@@ -6,9 +6,10 @@ they were independent (J. N. K. Rao and A. J. Scott, "A simple method for the an
 Biometrics 48, 1992).
 """
 
-import numpy as np
+from collections.abc import Sequence
+from math import sqrt
 
-from tailhold_operator.judge.counts import Counts, Floats
+from tailhold_operator.judge.counts import Counts
 
 LEAST_BLOCKS = 4
 """Blocks grow by doubling until there would be fewer."""
@@ -21,44 +22,41 @@ ENOUGH_SLOW = 50
 """Requests beyond a threshold before it tells how they cluster."""
 
 
-def design_effect(bad: Floats, total: Floats) -> Floats:
+def design_effect(bad: Sequence[float], total: Sequence[float]) -> float:
     """At least 1; the largest over blocks of 1, 2, 4, ... cells, which covers waits that last longer than a cell."""
-    cells, size = bad.shape[-1], 1
-    effect = np.ones(bad.shape[:-1])
-    while cells // size >= LEAST_BLOCKS:
-        effect = np.maximum(effect, _of_blocks(_blocks(bad, size), _blocks(total, size)))
-        size *= 2
+    effect = 1.0
+    while len(bad) >= LEAST_BLOCKS:
+        effect = max(effect, _of_blocks(bad, total))
+        bad, total = _paired(bad), _paired(total)
     return effect
 
 
-def clustering(counts: Counts) -> Floats:
+def clustering(counts: Counts) -> float:
     """The design effect at the highest threshold that enough requests are beyond, the objective's own first.
 
     Before a side has had its first long wait its bad requests cannot tell that they come together. In queues the
     design effect hardly depends on the threshold: see `python -m tailhold_bench.judge clusters`.
     """
-    effect = np.ones(counts.bad.shape[:-1])
-    open_ = np.ones(counts.bad.shape[:-1], dtype=bool)
-    for slow in (counts.bad, *counts.slow):
-        here = open_ & (slow.sum(axis=-1) >= ENOUGH_SLOW)
-        effect = np.where(here, design_effect(slow, counts.total), effect)
-        open_ &= ~here
-    if counts.slow:
-        effect = np.where(open_, design_effect(counts.slow[-1], counts.total), effect)
-    return np.maximum(effect, design_effect(counts.bad, counts.total))
+    own = design_effect(counts.bad, counts.total)
+    if not counts.slow or sum(counts.bad) >= ENOUGH_SLOW:
+        return own
+    enough = (slow for slow in counts.slow if sum(slow) >= ENOUGH_SLOW)
+    return max(own, design_effect(next(enough, counts.slow[-1]), counts.total))
 
 
-def _blocks(cells: Floats, size: int) -> Floats:
-    """Sums of so many cells; the oldest that fill no block are left out."""
-    kept = cells.shape[-1] // size
-    return np.asarray(cells[..., cells.shape[-1] - kept * size :].reshape(*cells.shape[:-1], kept, size).sum(axis=-1))
+def _paired(cells: Sequence[float]) -> list[float]:
+    """Sums of two neighbours each; an oldest one without a neighbour is left out."""
+    newest = cells[len(cells) % 2 :]
+    return [one + other for one, other in zip(newest[::2], newest[1::2], strict=True)]
 
 
-def _of_blocks(bad: Floats, total: Floats) -> Floats:
-    blocks = bad.shape[-1]
-    share = bad.sum(axis=-1, keepdims=True) / np.maximum(total.sum(axis=-1, keepdims=True), 1.0)
-    expected = (total * share * (1 - share)).sum(axis=-1)
-    spread = ((bad - total * share) ** 2).sum(axis=-1)
-    effect = spread / np.maximum(expected, 1e-12) * blocks / (blocks - 1)
-    noticed = (expected > 0) & (effect > 1 + _NOTICED * np.sqrt(2 / (blocks - 1)))
-    return np.where(noticed, effect * (1 + _FEW_BLOCKS / (blocks - 1)), 1.0)
+def _of_blocks(bad: Sequence[float], total: Sequence[float]) -> float:
+    blocks = len(bad)
+    share = sum(bad) / max(sum(total), 1.0)
+    expected = sum(total) * share * (1 - share)
+    if expected <= 0:
+        return 1.0
+    spread = sum((found - among * share) ** 2 for found, among in zip(bad, total, strict=True))
+    effect = spread / expected * blocks / (blocks - 1)
+    noticed = effect > 1 + _NOTICED * sqrt(2 / (blocks - 1))
+    return effect * (1 + _FEW_BLOCKS / (blocks - 1)) if noticed else 1.0

@@ -2,14 +2,11 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from math import log
-
-import numpy as np
-from numpy.typing import NDArray
+from math import inf, log
 
 from tailhold_operator.judge.clustering import clustering, design_effect
-from tailhold_operator.judge.counts import Counts, Floats
-from tailhold_operator.judge.evidence import Side, above, below, not_worse, worse
+from tailhold_operator.judge.counts import Counts, side_of
+from tailhold_operator.judge.evidence import above, below, not_worse, worse
 
 LEAST_CELLS = 8
 LEAST_REQUESTS = 160
@@ -33,12 +30,12 @@ class Limit:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Logarithms of e-values; minus infinity before there is enough to look at. Arrays in a simulation."""
+    """Logarithms of e-values; minus infinity before there is enough to look at."""
 
-    beyond: Floats
+    beyond: float
     """The candidate's share is above what is allowed."""
-    worse: Floats
-    not_worse: Floats
+    worse: float
+    not_worse: float
     """Without a stable side: not above what is allowed by more than the margin."""
     ways: int
     """To fail, among which the error level is divided."""
@@ -97,20 +94,25 @@ TRUTH: dict[tuple[Absolute, Relative, bool], Outcome] = {
 
 def weigh(candidate: Counts, stable: Counts | None, limit: Limit) -> Evidence:
     """The evidence of all cells so far."""
-    seen = Side(candidate.all_bad, candidate.all_total)
-    enough = (seen.total >= LEAST_REQUESTS) & (candidate.cells >= LEAST_CELLS)
-    beyond = above(seen.divided(design_effect(candidate.bad, candidate.total)), limit.allowed)
+    ways = 1 if stable is None else 2
+    if not _enough(candidate):
+        return Evidence(-inf, -inf, -inf, ways)
+    seen, own = side_of(candidate), design_effect(candidate.bad, candidate.total)
+    beyond = above(seen.divided(own), limit.allowed)
     if stable is None:
-        doubt = clustering(candidate)
-        apart = below(seen.divided(doubt), limit.allowed + limit.margin)
-        return Evidence(_where(enough, beyond), np.full(np.shape(beyond), -np.inf), _where(enough, apart), ways=1)
-    beside = Side(stable.all_bad, stable.all_total)
-    enough_both = enough & (beside.total >= LEAST_REQUESTS) & (stable.cells >= LEAST_CELLS)
-    own = np.maximum(design_effect(candidate.bad, candidate.total), design_effect(stable.bad, stable.total))
-    doubt = np.maximum(clustering(candidate), clustering(stable))
-    higher = worse(seen.divided(own), beside.divided(own), limit.allowed, limit.margin)
+        within = below(seen.divided(clustering(candidate)), limit.allowed + limit.margin)
+        return Evidence(beyond, -inf, within, ways)
+    if not _enough(stable):
+        return Evidence(beyond, -inf, -inf, ways)
+    beside, others = side_of(stable), design_effect(stable.bad, stable.total)
+    either, doubt = max(own, others), max(clustering(candidate), clustering(stable))
+    higher = worse(seen.divided(either), beside.divided(either), limit.allowed, limit.margin)
     alike = not_worse(seen.divided(doubt), beside.divided(doubt), limit.allowed, limit.margin)
-    return Evidence(_where(enough, beyond), _where(enough_both, higher), _where(enough_both, alike), ways=2)
+    return Evidence(beyond, higher, alike, ways)
+
+
+def _enough(counts: Counts) -> bool:
+    return len(counts.total) >= LEAST_CELLS and sum(counts.total) >= LEAST_REQUESTS
 
 
 def outcome(evidence: Evidence, limit: Limit, *, stable_is_beyond: bool) -> Outcome:
@@ -128,7 +130,3 @@ def relative(evidence: Evidence, limit: Limit) -> Relative:
     if evidence.worse >= evidence.to_fail(limit):
         return Relative.WORSE
     return Relative.NOT_WORSE if evidence.not_worse >= evidence.to_pass(limit) else Relative.OPEN
-
-
-def _where(enough: NDArray[np.bool_], value: Floats) -> Floats:
-    return np.where(enough, value, -np.inf)

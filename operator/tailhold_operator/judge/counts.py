@@ -2,12 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
-
-Floats: TypeAlias = NDArray[np.float64]
+from typing import NamedTuple
 
 SMALLEST_CELL = 10
 """Requests. Windows with fewer are joined: how requests cluster cannot be seen in cells that are nearly empty."""
@@ -24,44 +19,45 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class Counts:
-    """Cells in order of time are the last axis; the axes before it, if any, are runs of a simulation."""
+    """Cells in order of time."""
 
-    total: Floats
-    bad: Floats
-    slow: tuple[Floats, ...] = ()
+    total: Sequence[float]
+    bad: Sequence[float]
+    slow: Sequence[Sequence[float]] = ()
     """Requests beyond thresholds below the objective's, the highest first: they cluster as the bad ones do, and
     are there to be seen long before these are."""
 
-    @property
-    def cells(self) -> int:
-        """How many."""
-        return int(self.bad.shape[-1])
+
+class Side(NamedTuple):
+    """All cells together, or as many requests as they are worth."""
+
+    bad: float
+    total: float
+
+    def divided(self, effect: float) -> "Side":
+        """As so many independent requests."""
+        return Side(self.bad / effect, self.total / effect)
 
     @property
-    def all_total(self) -> Floats:
-        """Requests of all cells."""
-        return np.asarray(self.total.sum(axis=-1))
+    def share(self) -> float:
+        """0 where there is none."""
+        return self.bad / self.total if self.total else 0.0
 
-    @property
-    def all_bad(self) -> Floats:
-        """Bad requests of all cells."""
-        return np.asarray(self.bad.sum(axis=-1))
 
-    def until(self, cells: int) -> "Counts":
-        """The first so many cells."""
-        return Counts(self.total[..., :cells], self.bad[..., :cells], tuple(each[..., :cells] for each in self.slow))
+def side_of(counts: Counts) -> Side:
+    """The cells added up."""
+    return Side(sum(counts.bad), sum(counts.total))
 
 
 def counted(windows: Sequence[Window], smallest: float = SMALLEST_CELL) -> Counts:
     """Windows joined to cells of at least so many requests; what is left at the end waits for more."""
-    rows: list[NDArray[np.float64]] = []
-    open_row: Floats | None = None
+    rows: list[tuple[float, ...]] = []
+    unfinished: tuple[float, ...] = ()
     for window in windows:
-        row = np.array([window.total, window.bad, *window.slow], dtype=np.float64)
-        open_row = row if open_row is None else open_row + row
-        if open_row[0] >= smallest:
-            rows.append(open_row)
-            open_row = None
-    width = 2 + len(windows[0].slow) if windows else 2
-    table = np.array(rows, dtype=np.float64).reshape(-1, width).T
-    return Counts(table[0], table[1], tuple(table[2:]))
+        row = (window.total, window.bad, *window.slow)
+        unfinished = tuple(map(sum, zip(unfinished, row, strict=True))) if unfinished else row
+        if unfinished[0] >= smallest:
+            rows.append(unfinished)
+            unfinished = ()
+    total, bad, *slow = tuple(zip(*rows, strict=True)) if rows else ((), ())
+    return Counts(total, bad, tuple(slow))

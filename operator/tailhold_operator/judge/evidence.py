@@ -7,89 +7,109 @@ point of it (universal inference: Wasserman, Ramdas and Balakrishnan, PNAS 117, 
 requests, or divided by their design effect (`clustering`), and need not be whole numbers.
 """
 
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from math import exp, inf, log, log1p
 from typing import NamedTuple
 
-import numpy as np
+from tailhold_operator.judge.counts import Side
 
-from tailhold_operator.judge.counts import Floats
-
-_ABOVE = np.geomspace(1.5, 80, 24)
-"""Times the allowed share that a bet on "more" bets on, the low ones with more of the stake."""
-_BELOW = np.geomspace(0.02, 0.9, 16)
-_COMMON = np.geomspace(0.02, 40, 64)
-"""Fine, because the stable side may have many more requests, and a bet that misses its share pays for each of them."""
 _MOST_SHARE = 0.98
 _HALVINGS = 40
 
 
-class Side(NamedTuple):
-    """Requests of one side; arrays of the same shape."""
+class _Stake(NamedTuple):
+    """A part of a bet, on one share."""
 
-    bad: Floats
-    total: Floats
-
-    def divided(self, effect: Floats) -> "Side":
-        """As so many independent requests."""
-        return Side(self.bad / effect, self.total / effect)
-
-    @property
-    def share(self) -> Floats:
-        """0 where there is none."""
-        return np.asarray(self.bad / np.maximum(self.total, 1e-9))
+    weight: float
+    """Of the whole stake."""
+    bad: float
+    """What a bad request adds to the logarithm of the stake."""
+    good: float
 
 
-def above(side: Side, allowed: float) -> Floats:
+def above(side: Side, allowed: float) -> float:
     """Against "at most `allowed` of the requests are bad"."""
-    shares = np.minimum(allowed * _ABOVE, max(_MOST_SHARE, (1 + allowed) / 2))
-    return _mixture(_likelihood(side, shares), 1 / _ABOVE) - _log_likelihood(side, allowed)
+    return _mixture(side, _stakes_above(allowed))
 
 
-def below(side: Side, allowed: float) -> Floats:
+def below(side: Side, allowed: float) -> float:
     """Against "at least `allowed` of the requests are bad"."""
-    return _mixture(_likelihood(side, allowed * _BELOW), np.ones(len(_BELOW))) - _log_likelihood(side, allowed)
+    return _mixture(side, _stakes_below(allowed))
 
 
-def not_worse(candidate: Side, stable: Side, allowed: float, margin: float) -> Floats:
+def not_worse(candidate: Side, stable: Side, allowed: float, margin: float) -> float:
     """Against "the candidate's share is at least the stable side's and `margin`": a bet on both being alike."""
+    if candidate.share >= stable.share + margin:
+        return -inf
     both = Side(candidate.bad + stable.bad, candidate.total + stable.total)
-    shares = np.minimum(allowed * _COMMON, _MOST_SHARE)
-    bet = _mixture(_likelihood(both, shares), np.ones(len(_COMMON)))
-    return np.where(candidate.share < stable.share + margin, bet - _likeliest_apart(candidate, stable, margin), -np.inf)
+    return _mixture(both, _likelihoods(allowed)) - _likeliest_apart(candidate, stable, margin)
 
 
-def worse(candidate: Side, stable: Side, allowed: float, margin: float) -> Floats:
+def worse(candidate: Side, stable: Side, allowed: float, margin: float) -> float:
     """Against "the candidate's share is at most the stable side's and `margin`": a bet on any two shares."""
-    shares = np.minimum(allowed * _COMMON, _MOST_SHARE)
-    bet = sum(_mixture(_likelihood(side, shares), np.ones(len(shares))) for side in (candidate, stable))
-    return np.where(candidate.share > stable.share + margin, bet - _likeliest_apart(candidate, stable, margin), -np.inf)
+    if candidate.share <= stable.share + margin:
+        return -inf
+    bet = sum(_mixture(side, _likelihoods(allowed)) for side in (candidate, stable))
+    return bet - _likeliest_apart(candidate, stable, margin)
 
 
-def _log_likelihood(side: Side, share: Floats | float) -> Floats:
-    return np.asarray(side.bad * np.log(share) + (side.total - side.bad) * np.log1p(-np.asarray(share)))
+def _mixture(side: Side, stakes: Sequence[_Stake]) -> float:
+    good = side.total - side.bad
+    logs = [side.bad * stake.bad + good * stake.good for stake in stakes]
+    highest = max(logs)
+    return highest + log(sum(stake.weight * exp(each - highest) for stake, each in zip(stakes, logs, strict=True)))
 
 
-def _likelihood(side: Side, shares: Floats) -> Floats:
-    """Of each share, along a new last axis."""
-    return _log_likelihood(Side(side.bad[..., None], side.total[..., None]), shares)
+@lru_cache(maxsize=64)
+def _stakes_above(allowed: float) -> tuple[_Stake, ...]:
+    """On 1.5 to 80 times the allowed share, more on the low ones."""
+    times = _spaced(1.5, 80, 24)
+    most = max(_MOST_SHARE, (1 + allowed) / 2)
+    return _against(allowed, [min(allowed * each, most) for each in times], [1 / each for each in times])
 
 
-def _mixture(logs: Floats, weights: Floats) -> Floats:
-    highest = logs.max(axis=-1, keepdims=True)
-    mean = (weights / weights.sum() * np.exp(logs - highest)).sum(axis=-1)
-    return np.asarray(highest[..., 0] + np.log(mean))
+@lru_cache(maxsize=64)
+def _stakes_below(allowed: float) -> tuple[_Stake, ...]:
+    times = _spaced(0.02, 0.9, 16)
+    return _against(allowed, [allowed * each for each in times], [1.0] * len(times))
 
 
-def _likeliest_apart(candidate: Side, stable: Side, margin: float) -> Floats:
+def _against(allowed: float, shares: Sequence[float], weights: Sequence[float]) -> tuple[_Stake, ...]:
+    return tuple(
+        _Stake(weight / sum(weights), log(share / allowed), log1p(-share) - log1p(-allowed))
+        for share, weight in zip(shares, weights, strict=True)
+    )
+
+
+@lru_cache(maxsize=64)
+def _likelihoods(allowed: float) -> tuple[_Stake, ...]:
+    """Fine, because the stable side may have many more requests, and a bet that misses its share pays for each."""
+    shares = [min(allowed * each, _MOST_SHARE) for each in _spaced(0.02, 40, 64)]
+    return tuple(_Stake(1 / len(shares), log(share), log1p(-share)) for share in shares)
+
+
+def _spaced(low: float, high: float, count: int) -> list[float]:
+    """From low to high in equal ratios."""
+    return [low * (high / low) ** (number / (count - 1)) for number in range(count)]
+
+
+def _likeliest_apart(candidate: Side, stable: Side, margin: float) -> float:
     """Log likelihood of the likeliest shares that are exactly `margin` apart; it is concave, so halving finds it."""
-    low = np.full(np.shape(candidate.bad), 1e-12)
-    high = np.full(np.shape(candidate.bad), 1 - margin - 1e-12)
+    share = _zero(lambda each: _slope(candidate, each + margin) + _slope(stable, each), 1e-12, 1 - margin - 1e-12)
+    return _log_likelihood(candidate, share + margin) + _log_likelihood(stable, share)
+
+
+def _zero(falling: Callable[[float], float], low: float, high: float) -> float:
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        rises = _slope(candidate, middle + margin) + _slope(stable, middle) > 0
-        low, high = np.where(rises, middle, low), np.where(rises, high, middle)
-    middle = (low + high) / 2
-    return _log_likelihood(candidate, middle + margin) + _log_likelihood(stable, middle)
+        low, high = (middle, high) if falling(middle) > 0 else (low, middle)
+    return (low + high) / 2
 
 
-def _slope(side: Side, share: Floats) -> Floats:
-    return np.asarray(side.bad / share - (side.total - side.bad) / (1 - share))
+def _log_likelihood(side: Side, share: float) -> float:
+    return side.bad * log(share) + (side.total - side.bad) * log1p(-share)
+
+
+def _slope(side: Side, share: float) -> float:
+    return side.bad / share - (side.total - side.bad) / (1 - share)

@@ -4,12 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, log
 
-import numpy as np
-
 from tailhold_operator.judge.clustering import clustering
 from tailhold_operator.judge.comparison import LEAST_REQUESTS, Limit
-from tailhold_operator.judge.counts import Counts
-from tailhold_operator.judge.evidence import Side, below, not_worse
+from tailhold_operator.judge.counts import Counts, Side, side_of
+from tailhold_operator.judge.evidence import below, not_worse
 
 MOST = 1 << 24
 """Requests; what needs more is said to need more than that."""
@@ -30,15 +28,13 @@ class Prospect:
 
 def prospect(candidate: Counts, stable: Counts | None, limit: Limit) -> Prospect:
     """Sizes the sample by what was seen so far, half a bad request added so that none is not taken for never."""
-    seen = Side(candidate.all_bad, candidate.all_total)
-    doubt = float(clustering(candidate))
+    seen, doubt = side_of(candidate), clustering(candidate)
     if stable is None:
-        share = float((seen.bad + 0.5) / (seen.total + 0.5 / limit.allowed))
+        share = (seen.bad + 0.5) / (seen.total + 0.5 / limit.allowed)
         return Prospect(_first(lambda n: _alone(n / doubt, share, limit), limit), share, doubt)
-    beside = Side(stable.all_bad, stable.all_total)
-    doubt = max(doubt, float(clustering(stable)))
-    share = float((seen.bad + beside.bad + 0.5) / (seen.total + beside.total + 0.5 / limit.allowed))
-    ratio = float(beside.total / max(float(seen.total), 1.0)) or 1.0
+    beside, doubt = side_of(stable), max(doubt, clustering(stable))
+    share = (seen.bad + beside.bad + 0.5) / (seen.total + beside.total + 0.5 / limit.allowed)
+    ratio = beside.total / max(seen.total, 1.0) or 1.0
     return Prospect(_first(lambda n: _beside(n / doubt, ratio, share, limit), limit), share, doubt)
 
 
@@ -50,14 +46,12 @@ def seconds_left(needed: int | None, seen: float, rate: float) -> float:
 
 
 def _alone(total: float, share: float, limit: Limit) -> float:
-    return float(below(Side(np.asarray(total * share), np.asarray(total)), limit.allowed + limit.margin))
+    return below(Side(total * share, total), limit.allowed + limit.margin)
 
 
 def _beside(total: float, ratio: float, share: float, limit: Limit) -> float:
-    candidate = Side(np.asarray(total * share), np.asarray(total))
-    return float(
-        not_worse(candidate, Side(candidate.bad * ratio, candidate.total * ratio), limit.allowed, limit.margin)
-    )
+    candidate = Side(total * share, total)
+    return not_worse(candidate, Side(candidate.bad * ratio, candidate.total * ratio), limit.allowed, limit.margin)
 
 
 def _first(evidence: Callable[[float], float], limit: Limit) -> int | None:

@@ -4,11 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-import numpy as np
-
 from tailhold_operator.judge.comparison import Evidence, Limit, Outcome, outcome, weigh
-from tailhold_operator.judge.counts import Counts
-from tailhold_operator.judge.evidence import Side
+from tailhold_operator.judge.counts import Counts, Side, side_of
 from tailhold_operator.judge.prospects import Prospect, prospect, seconds_left
 
 
@@ -55,9 +52,9 @@ class Finding:
 
     outcome: Outcome
     why: Why
-    candidate: tuple[float, float]
-    """Bad requests and all."""
-    stable: tuple[float, float]
+    candidate: Side
+    stable: Side
+    """Without a request where there is no other side."""
     evidence: Evidence
     prospect: Prospect
     seconds_left: float
@@ -104,30 +101,21 @@ _ORDER = (
 def find(sample: Sample, least_requests: int) -> Finding:
     """One objective. What would pass on fewer requests than a step asks for waits for them."""
     evidence = weigh(sample.candidate, sample.stable, sample.limit)
-    seen = Side(sample.candidate.all_bad, sample.candidate.all_total)
-    beside = Side(np.zeros(()), np.zeros(())) if sample.stable is None else _whole(sample.stable)
-    beyond = bool(beside.share > sample.limit.allowed)
+    seen = side_of(sample.candidate)
+    beside = Side(0, 0) if sample.stable is None else side_of(sample.stable)
+    beyond = beside.share > sample.limit.allowed
     found = outcome(evidence, sample.limit, stable_is_beyond=beyond)
     if found is Outcome.PASS and seen.total < least_requests:
         found = Outcome.OPEN
     ahead = prospect(sample.candidate, sample.stable, sample.limit)
     needed = None if ahead.needed is None else max(ahead.needed, least_requests)
-    left = seconds_left(needed, float(seen.total), sample.rate)
-    why = _why(found, float(seen.total), evidence)
-    return Finding(found, why, _numbers(seen), _numbers(beside), evidence, ahead, left)
+    left = seconds_left(needed, seen.total, sample.rate)
+    return Finding(found, _why(found, seen.total, evidence), seen, beside, evidence, ahead, left)
 
 
 def shared_level(level: float, objectives: int, steps: int) -> float:
     """The error level of each objective at each step, so that all of them together have `level` (Bonferroni)."""
     return level / max(1, objectives) / max(1, steps)
-
-
-def _whole(counts: Counts) -> Side:
-    return Side(counts.all_bad, counts.all_total)
-
-
-def _numbers(side: Side) -> tuple[float, float]:
-    return float(side.bad), float(side.total)
 
 
 def _why(found: Outcome, total: float, evidence: Evidence) -> Why:

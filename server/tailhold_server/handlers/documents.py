@@ -39,12 +39,11 @@ def attributes_of(document: Document, own: Attributes) -> dict[str, Scalar]:
     }
 
 
-def open_chunks(index: Index, deleted: Set[str]) -> NDArray[np.bool_] | None:
-    """Which chunks may be found: those of documents that were not deleted since. None where all may.
+def open_chunks(index: Index, corpus: Set[str]) -> NDArray[np.bool_] | None:
+    """Which chunks may be found: not those of uploads beside these ids. None where all may.
 
     A text that stands in several documents goes with the one that is cited for it.
     """
-    if not deleted:
-        return None
-    gone = [place for place, each in enumerate(index.chunks.documents) if file_id(each) in deleted]
+    documents = enumerate(index.chunks.documents)
+    gone = [place for place, each in documents if each.source == UPLOADS and file_id(each) not in corpus]
     return None if not gone else ~np.isin(index.chunks.document_of, gone)

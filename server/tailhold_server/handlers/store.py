@@ -5,71 +5,29 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import BinaryIO, TypeVar
 
-from pydantic import ValidationError
-
-from tailhold_api.codec import load
-from tailhold_api.sources import UPLOADS, Uploads
+from tailhold_api.sources import Uploads
 from tailhold_server.content import Contents, Index
 from tailhold_server.errors import Failure, ServeError, invalid
-from tailhold_server.handlers.documents import Attributes, Scalar, attributes_of, file_id, filename, open_chunks
+from tailhold_server.handlers.documents import Attributes, open_chunks
+from tailhold_server.handlers.stored import FileState, Seen, StoredFile, reported, stored_files, texts_of
 from tailhold_server.handlers.visible import Visible
-from tailhold_server.ingest.report import BuildReport, DocumentFailure, Why
-from tailhold_server.uploads.folder import (
-    DELETED,
-    FILES,
-    About,
-    Added,
-    Batch,
-    Folder,
-    Incoming,
-    known,
-    staged_digest,
-    too_many,
-)
+from tailhold_server.ingest.report import DocumentFailure
+from tailhold_server.uploads.entry import About, Added
+from tailhold_server.uploads.folder import Batch, Folder
+from tailhold_server.uploads.incoming import Incoming
+from tailhold_server.uploads.names import staged_digest
 
 MOST_IN_BATCH = 2000
 """OpenAI's limit."""
 NOT_TAKEN = "This pipeline takes no uploads: `corpus.uploads` is not set in its spec."
 
-
-class FileState(StrEnum):
-    """How far a document is."""
-
-    IN_PROGRESS = "in_progress"
-    COMPLETED = "completed"
-    CANCELLED = "cancelled"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True)
-class StoredFile:
-    """A document of the vector store."""
-
-    file_id: str
-    filename: str
-    state: FileState
-    created_at: int
-    """0 for documents of the spec's own sources: nobody knows."""
-    bytes: int
-    attributes: Attributes
-    failure: DocumentFailure | None = None
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """One look at the uploads, beside the snapshot in force."""
-
-    index: Index
-    abouts: Mapping[str, About] = field(default_factory=dict)
-    added: Mapping[str, Added] = field(default_factory=dict)
-    deleted: frozenset[str] = frozenset()
-    failures: Mapping[str, DocumentFailure] = field(default_factory=dict)
+Value = TypeVar("Value")
 
 
 class VectorStore:
@@ -91,6 +49,7 @@ class VectorStore:
         self._folder = folder
         self._now = now
         self._own: Mapping[str, Attributes] = {}
+        self._looks = self._last_put = 0
         self._reports: dict[str, Mapping[str, DocumentFailure]] = {}
         self.staged = ""
         """Digest of the corpus that was staged, as of the last look; empty for none."""
@@ -121,74 +80,79 @@ class VectorStore:
 
     # Files
 
-    async def receive(self) -> Incoming:
-        """A place for a file that comes. Raises ServeError."""
+    @asynccontextmanager
+    async def receiving(self) -> AsyncIterator[Incoming]:
+        """A place for a file that comes. What is not kept within leaves nothing, however it ends. Raises ServeError."""
+        incoming = await asyncio.to_thread(self._received)
+        try:
+            yield incoming
+        finally:
+            await asyncio.shield(asyncio.to_thread(incoming.abandon))
+
+    def _received(self) -> Incoming:
         folder, most = self.folder, self.limits.max_files
-        if len(await asyncio.to_thread(folder.names, FILES)) >= most:
-            raise too_many(most)
-        await asyncio.to_thread(folder.prepare, self._now())
-        return await asyncio.to_thread(folder.receive)
+        if folder.count() >= most:
+            told = f"There are {most} files, which is `corpus.uploads.maxFiles`: delete some"
+            raise invalid(told, code="too_many_files")
+        folder.prepare(self._now())
+        return folder.receive()
 
     async def keep(self, incoming: Incoming, name: str, purpose: str) -> tuple[str, About]:
         """Publish what has come."""
         return await asyncio.to_thread(incoming.finish, name, purpose, int(self._now()))
 
     async def files(self) -> dict[str, About]:
-        """All that were uploaded."""
-        return await asyncio.to_thread(self.folder.abouts)
+        """All that were uploaded and are whole."""
+        entries = await asyncio.to_thread(self.folder.entries)
+        return {name: each.about for name, each in entries.items()}
 
     async def file(self, name: str) -> About:
         """One of them. Raises ServeError."""
-        found: About = known(await asyncio.to_thread(self.folder.about, name), "file")
-        return found
+        return _known(await asyncio.to_thread(self.folder.entry, name), "file").about
 
-    async def content(self, name: str) -> Path:
-        """Where its bytes are. Raises ServeError."""
-        await self.file(name)
-        return self.folder.content(name)
+    async def content(self, name: str) -> tuple[About, BinaryIO]:
+        """One of them and its bytes, for the caller to close. Raises ServeError."""
+        return _known(await asyncio.to_thread(self.folder.content, name), "file")
+
+    async def check_there(self, name: str) -> None:
+        """Raises ServeError where there is no such file, not even a damaged one."""
+        _check(await asyncio.to_thread(self.folder.is_there, name))
 
     async def remove(self, name: str) -> None:
-        """Delete it: nothing of it is found any more. Raises ServeError."""
-        await self.file(name)
-        await asyncio.to_thread(self.folder.remove, name)
+        """Delete it, damaged or not: nothing of it is found any more. Raises ServeError."""
+        _check(await asyncio.to_thread(self.folder.remove, name))
         await self._look()
 
     # Files of the vector store
 
     async def add(self, name: str, attributes: Attributes) -> StoredFile:
         """Make a file part of the corpus; once more changes its attributes alone. Raises ServeError."""
-        await self.file(name)
-        await asyncio.to_thread(self._add, name, attributes)
-        await self._look()
+        _check(await asyncio.to_thread(self._add, name, attributes))
         return await self.stored(name)
 
-    def _add(self, name: str, attributes: Attributes) -> None:
-        before = self.folder.added(name)
-        since = before.created_at if before else int(self._now())
-        self.folder.add(name, Added(created_at=since, attributes=dict(attributes)))
+    def _add(self, name: str, attributes: Attributes) -> bool:
+        return self.folder.add(name, Added(int(self._now()), dict(attributes)))
 
     async def describe(self, name: str, attributes: Attributes) -> StoredFile:
         """Change the attributes of a file of the corpus. Raises ServeError."""
-        known(await asyncio.to_thread(self.folder.added, name), "file")
-        return await self.add(name, attributes)
+        _check(await asyncio.to_thread(self.folder.describe, name, dict(attributes)))
+        return await self.stored(name)
 
     async def take_out(self, name: str, closed: frozenset[str] = frozenset()) -> None:
         """Nothing of it is found any more; the file stays. Raises ServeError."""
-        if self._folder is None or await asyncio.to_thread(self.folder.added, name) is None:
+        if self._folder is None or not await asyncio.to_thread(self.folder.take_out, name):
             source = (await self.stored(name, closed)).attributes["source"]
             raise invalid(f"`{name}` belongs to the corpus source `{source}`: take it out there", "file_id")
-        await asyncio.to_thread(self.folder.take_out, name)
         await self._look()
 
     async def stored(self, name: str, closed: frozenset[str] = frozenset()) -> StoredFile:
         """A document by its id; one of a source that is closed to who asks is not there. Raises ServeError."""
-        found: StoredFile = known({each.file_id: each for each in await self.all_stored(closed)}.get(name), "file")
-        return found
+        return _known({each.file_id: each for each in await self.all_stored(closed)}.get(name), "file")
 
     async def all_stored(self, closed: frozenset[str] = frozenset()) -> list[StoredFile]:
         """All documents, uploaded or not, beside those of sources that are closed to who asks."""
         seen = await self._look()
-        stored = await asyncio.to_thread(_stored, seen)
+        stored = await asyncio.to_thread(stored_files, seen)
         return [each for each in stored if each.attributes["source"] not in closed] if closed else stored
 
     async def counts(self, closed: frozenset[str] = frozenset()) -> tuple[Counter[FileState], int]:
@@ -200,7 +164,7 @@ class VectorStore:
         """The passages of a document, in their order. Raises ServeError."""
         await self.stored(name, closed)
         index = self._contents.current.index
-        return await asyncio.to_thread(_texts, index, name)
+        return await asyncio.to_thread(texts_of, index, name)
 
     # Batches
 
@@ -214,7 +178,7 @@ class VectorStore:
 
     def _add_batch(self, files: Sequence[tuple[str, Attributes]]) -> tuple[str, Batch]:
         for place, (name, _) in enumerate(files):
-            if self.folder.about(name) is None:
+            if self.folder.entry(name) is None:
                 raise ServeError(Failure.NOT_FOUND, f"No such file: `{name[:100]}`.", param=f"file_ids[{place}]")
         for name, attributes in files:
             self._add(name, attributes)
@@ -226,7 +190,7 @@ class VectorStore:
 
     async def batch(self, name: str) -> tuple[Batch, list[StoredFile]]:
         """A batch and its files, those that were taken out since as cancelled. Raises ServeError."""
-        batch: Batch = known(await asyncio.to_thread(self.folder.batch, name), "batch")
+        batch = _known(await asyncio.to_thread(self.folder.batch, name), "batch")
         stored = {each.file_id: each for each in await self.all_stored()}
         gone = partial(StoredFile, filename="", state=FileState.CANCELLED, bytes=0, attributes={})
         return batch, [stored.get(each) or gone(file_id=each, created_at=batch.created_at) for each in batch.file_ids]
@@ -243,59 +207,40 @@ class VectorStore:
 
     # One look
 
-    async def _look(self) -> _Seen:
-        index = self._contents.current.index
+    async def _look(self) -> Seen:
+        """What a look that began later has put is not taken back by one that ends later."""
+        self._looks += 1
+        number, index = self._looks, self._contents.current.index
         seen = await asyncio.to_thread(self._seen, index)
-        mask = await asyncio.to_thread(open_chunks, index, seen.deleted)
-        self.visible.put(seen.deleted, index, mask)
-        self._own = {name: each.attributes for name, each in seen.added.items() if each.attributes}
-        self.staged = staged_digest(list(seen.added))
+        corpus = seen.corpus.keys()
+        if self._folder is not None and not self.visible.knows(corpus, index):
+            mask = await asyncio.to_thread(open_chunks, index, corpus)
+            if number > self._last_put:
+                self.visible.put(corpus, index, mask)
+        if number > self._last_put:
+            self._last_put = number
+            self._own = {name: added.attributes for name, (_, added) in seen.corpus.items() if added.attributes}
+            self.staged = staged_digest(corpus)
         return seen
 
-    def _seen(self, index: Index) -> _Seen:
+    def _seen(self, index: Index) -> Seen:
         if self._folder is None:
-            return _Seen(index)
-        added = self._folder.all_added()
-        deleted = frozenset(self._folder.names(DELETED)) - added.keys()
-        return _Seen(index, self._folder.abouts(), added, deleted, self._failures(index.build))
+            return Seen(index)
+        return Seen(index, self._folder.corpus(), self._failures(index.build))
 
     def _failures(self, build: str) -> Mapping[str, DocumentFailure]:
         """Of the build that made the snapshot, by the ids of uploads."""
         if build not in self._reports:
-            self._reports = {build: _reported(self._builds / f"{build}.json")}
+            self._reports = {build: reported(self._builds / f"{build}.json")}
         return self._reports[build]
 
 
-def _stored(seen: _Seen) -> list[StoredFile]:
-    chunks = seen.index.chunks
-    indexed = {file_id(each): each for place, each in enumerate(chunks.documents) if place not in chunks.gone}
-    own = [
-        StoredFile(name, filename(each), FileState.COMPLETED, 0, 0, attributes_of(each, {}))
-        for name, each in indexed.items()
-        if each.source != UPLOADS
-    ]
-    return own + [
-        _upload(seen, name, added, name in indexed) for name, added in seen.added.items() if name in seen.abouts
-    ]
+def _check(is_there: bool) -> None:
+    _known(is_there or None, "file")
 
 
-def _upload(seen: _Seen, name: str, added: Added, indexed: bool) -> StoredFile:
-    about, failed = seen.abouts[name], seen.failures.get(name)
-    state = FileState.COMPLETED if indexed else FileState.FAILED if failed else FileState.IN_PROGRESS
-    shown: dict[str, Scalar] = {**added.attributes, "source": UPLOADS}
-    return StoredFile(name, about.filename, state, added.created_at, about.bytes, shown, None if indexed else failed)
-
-
-def _texts(index: Index, name: str) -> list[str]:
-    chunks, of = index.chunks, index.chunks.document_of
-    places = {place for place, each in enumerate(chunks.documents) if file_id(each) == name} - chunks.gone
-    return [chunks.text(at) for at in range(len(of)) if int(of[at]) in places]
-
-
-def _reported(path: Path) -> Mapping[str, DocumentFailure]:
-    try:
-        report = load(BuildReport, path.read_bytes())
-    except (OSError, ValidationError):
-        return {}
-    own = (each for each in report.failures if each.path.startswith(f"{UPLOADS}/"))
-    return {each.path.split("/")[1]: each for each in own if each.reason is not Why.EMPTY_SOURCE}
+def _known(value: Value | None, name: str) -> Value:
+    """The value, or the 404 for an id that there is none of."""
+    if value is None:
+        raise ServeError(Failure.NOT_FOUND, f"No such {name}.", param=f"{name.replace(' ', '_')}_id")
+    return value

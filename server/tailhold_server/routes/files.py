@@ -1,25 +1,31 @@
 """`/v1/files`: documents that clients upload."""
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, BinaryIO
+from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Query, Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from tailhold_api.sources import UPLOADS
 from tailhold_server.access.caller import Caller, caller_of
-from tailhold_server.audit.events import Action
+from tailhold_server.audit.events import Action, File
 from tailhold_server.errors import Failure, ServeError, invalid
-from tailhold_server.recording import record_files, uploaded
+from tailhold_server.recording import named, record_files, uploaded
 from tailhold_server.routes.fields import FILES
 from tailhold_server.routes.multipart import KIND, FormReader
 from tailhold_server.routes.paging import Order, page, page_body
 from tailhold_server.service import Service
-from tailhold_server.uploads.folder import About, Incoming, shown_name
+from tailhold_server.uploads.entry import About
+from tailhold_server.uploads.incoming import Incoming
+from tailhold_server.uploads.names import checked_name, shown_name
 
 PATH = "/v1/files"
 PURPOSES = ("assistants", "user_data")
 _BYTES = "application/octet-stream"
+_PIECE_BYTES = 64 * 1024
 _FORM = {
     "type": "object",
     "required": ["file", "purpose"],
@@ -35,25 +41,20 @@ def files_router(service: Service) -> APIRouter:
     """The routes over a service."""
     router = APIRouter(dependencies=[Depends(uploads_open(service))])
 
-    async def record(request: Request, action: Action, name: str, about: About) -> None:
-        await record_files(service, action, "files", caller_of(request.scope), [uploaded(name, about)])
+    async def record(request: Request, action: Action, *files: File) -> None:
+        await record_files(service, action, "files", caller_of(request.scope), files)
 
     @router.post(PATH, openapi_extra={"requestBody": _BODY})
     async def upload(request: Request) -> dict[str, Any]:
         """Keep a file. The same name and bytes are the same file, however often it is sent."""
         store = service.handlers.store
         most = store.limits.max_file_mebibytes << 20
-        incoming = await store.receive()
-        try:
+        async with store.receiving() as incoming:
             reader = FormReader(request.headers.get("content-type", ""), limited(incoming, most))
             form = await reader.read(request.stream())
             purpose = _purpose(form.fields)
-            if not form.filename:
-                raise invalid("`file` is missing, or has no name", "file")
-            name, about = await store.keep(incoming, form.filename, purpose)
-        finally:
-            incoming.abandon()
-        await record(request, Action.UPLOADED, name, about)
+            name, about = await store.keep(incoming, checked_name(form.filename or "", "file"), purpose)
+        await record(request, Action.UPLOADED, uploaded(name, about))
         return file_body(name, about)
 
     @router.get(PATH)
@@ -78,20 +79,39 @@ def files_router(service: Service) -> APIRouter:
     async def content(file_id: str, request: Request) -> Response:
         """Its bytes. A browser saves them and runs nothing of them."""
         store = service.handlers.store
-        about = await store.file(file_id)
-        path = await store.content(file_id)
-        await record(request, Action.READ, file_id, about)
-        headers = {"x-content-type-options": "nosniff", "content-security-policy": "sandbox"}
-        return FileResponse(path, media_type=_BYTES, filename=shown_name(about.filename), headers=headers)
+        await record(request, Action.READ, uploaded(file_id, await store.file(file_id)))
+        return _Bytes(*await store.content(file_id))
 
     @router.delete(PATH + "/{file_id}")
     async def delete(file_id: str, request: Request) -> dict[str, Any]:
         """Delete it, in the vector store too: nothing of it is found from now on."""
-        await record(request, Action.DELETED, file_id, await service.handlers.store.file(file_id))
+        await service.handlers.store.check_there(file_id)
+        await record(request, Action.DELETED, *await named(service, [file_id]))
         await service.handlers.store.remove(file_id)
         return {"id": file_id, "object": "file", "deleted": True}
 
     return router
+
+
+class _Bytes(StreamingResponse):
+    """An open file: whatever happens to its name meanwhile, all of it is sent."""
+
+    def __init__(self, about: About, file: BinaryIO) -> None:
+        name = shown_name(about.filename)
+        named = f'filename="{name}"' if quote(name) == name else f"filename*=utf-8''{quote(name)}"
+        headers = {
+            "content-length": str(about.bytes),
+            "content-disposition": f"attachment; {named}",
+            "x-content-type-options": "nosniff",
+            "content-security-policy": "sandbox",
+        }
+        super().__init__(iter(partial(file.read, _PIECE_BYTES), b""), media_type=_BYTES, headers=headers)
+        self._file = file
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Closes the file, also when the client leaves."""
+        with self._file:
+            await super().__call__(scope, receive, send)
 
 
 def uploads_open(service: Service) -> Callable[[Request], Awaitable[None]]:

@@ -1,22 +1,25 @@
 """Probes, metrics, what is in force, and new content."""
 
 import asyncio
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from tailhold_api.codec import load
 from tailhold_api.conditions import Reason
 from tailhold_api.parts import ContentPart
+from tailhold_api.slo import Objectives
 from tailhold_server.authority import Authority, NotAllowedError
 from tailhold_server.errors import ContentRefusedError, invalid
 from tailhold_server.health import Verdict
 from tailhold_server.service import Service
 
 CONTENT_PATH = "/internal/content"
+OBJECTIVES_PATH = "/internal/objectives"
+M = TypeVar("M", bound=BaseModel)
 
 
 def internal_router(service: Service, authority: Authority) -> APIRouter:
@@ -56,9 +59,19 @@ def internal_router(service: Service, authority: Authority) -> APIRouter:
         denied = _denied(authority, request.headers.get("authorization", ""))
         if denied is not None:
             return denied
-        part = _part(await request.body())
+        part = _read(ContentPart, await request.body())
         async with one_at_a_time:
             return await _replace(service, part)
+
+    @router.put(OBJECTIVES_PATH)
+    async def objectives(request: Request) -> Response:
+        """Count these from now on."""
+        denied = _denied(authority, request.headers.get("authorization", ""))
+        if denied is not None:
+            return denied
+        asked = _read(Objectives, await request.body())
+        service.objectives.keep(asked.objectives)
+        return JSONResponse(asked.model_dump(mode="json", by_alias=True))
 
     return router
 
@@ -79,9 +92,9 @@ def _denied(authority: Authority, authorization: str) -> Response | None:
     return None
 
 
-def _part(body: bytes) -> ContentPart:
+def _read(model: type[M], body: bytes) -> M:
     try:
-        return load(ContentPart, body)
+        return load(model, body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))

@@ -3,15 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from email.message import Message
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from tailhold_server.errors import Failure, ServeError, invalid
+from tailhold_server.uploads.names import checked_name
 
 KIND = "multipart/form-data"
 _FIELD_BYTES = 4096
-_HEADER_BYTES = 8192
+_HEADER_BYTES = 16384
 _MOST_PARTS = 16
 
 
@@ -93,8 +95,9 @@ class FormReader:
         if bytes(self._header).lower() == b"content-disposition":
             options = parse_options_header(bytes(self._value))[1]
             self._part.name = options.get(b"name", b"").decode(errors="replace")
-            if b"filename" in options:
-                self._start_file(options[b"filename"].decode(errors="replace"))
+            name = _filename(bytes(self._value), options.get(b"filename"))
+            if name is not None:
+                self._start_file(name)
         self._header, self._value = bytearray(), bytearray()
 
     def _start_file(self, filename: str) -> None:
@@ -102,7 +105,7 @@ class FormReader:
             raise invalid(f"`{self._part.name[:100]}` is a file: only `file` may be one", "file")
         if self._form.filename is not None:
             raise invalid("the form has more than one file: upload one at a time", "file")
-        self._form.filename = self._part.filename = filename
+        self._form.filename = self._part.filename = checked_name(filename, "file") if filename else ""
 
     def _on_data(self, data: bytes, start: int, end: int) -> None:
         if self._part.filename is not None:
@@ -119,6 +122,33 @@ class FormReader:
 
     def _end(self) -> None:
         self._ended = True
+
+
+def _filename(disposition: bytes, plain: bytes | None) -> str | None:
+    """What a part's file is called; None where it is no file. Raises ServeError.
+
+    `filename*`, which some clients send though RFC 7578 has forms without it, wins over the plain one (RFC 6266).
+    """
+    message = Message()
+    message["content-disposition"] = disposition.decode("latin-1")
+    given = message.get_params([], "content-disposition")
+    found = [value for key, value in given if key.lower() == "filename"]
+    extended = [value for value in found if isinstance(value, tuple)]
+    if extended:
+        return _decoded(*extended[-1])
+    if plain is not None:
+        return plain.decode(errors="replace")
+    return found[-1] if found else None  # in pieces: `filename*0`, `filename*1`
+
+
+def _decoded(charset: str | None, _: str | None, value: str) -> str:
+    try:
+        if (charset or "").lower() not in ("utf-8", "iso-8859-1"):
+            raise UnicodeError
+        return value.encode("latin-1").decode(str(charset))
+    except UnicodeError:
+        told = "`filename*` of `file` cannot be read: give `UTF-8''` and the percent-encoded name, or `filename`"
+        raise invalid(told, "file") from None
 
 
 def _boundary(content_type: str) -> bytes:

@@ -1,11 +1,12 @@
 """Requests read strictly, and mistakes that name the field."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, model_validator
+from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
 from tailhold_server.errors import Failure, ServeError, invalid
 from tailhold_server.routes.fields import FieldRule, Treatment
@@ -13,7 +14,19 @@ from tailhold_server.routes.fields import FieldRule, Treatment
 JSON = "application/json"
 COMPARISON, JUNCTION = "comparison", "junction"
 """Branches of a filter."""
+ONE, SEVERAL = "one", "several"
+"""Branches of its value."""
 Read = TypeVar("Read", bound="Wire")
+
+
+@dataclass(frozen=True)
+class Said:
+    """Marks a union: a value that fits no branch is told what is allowed, not what one of the branches wants."""
+
+    allowed: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.custom_error_schema(handler(source), "not_allowed", custom_error_message=self.allowed)
 
 
 class Wire(BaseModel):
@@ -94,5 +107,16 @@ def _where(error: ErrorDetails) -> list[int | str]:
 
 def _is_branch(part: int | str) -> bool:
     """Names of a union's branches, which pydantic puts into the path."""
-    branches = ("str", "int", "float", "bool", "constrained-list", "constrained-str", COMPARISON, JUNCTION)
+    branches = (
+        "str",
+        "int",
+        "float",
+        "bool",
+        "constrained-list",
+        "constrained-str",
+        COMPARISON,
+        JUNCTION,
+        ONE,
+        SEVERAL,
+    )
     return isinstance(part, str) and (part in branches or part.startswith(("list[", "function-", "lax-or", "nullable")))

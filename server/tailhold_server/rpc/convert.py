@@ -3,13 +3,13 @@
 import json
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict, ParseDict
-from google.protobuf.struct_pb2 import Struct
+from google.protobuf.json_format import ParseDict
+from google.protobuf.struct_pb2 import Struct, Value
 
 from tailhold_server.citations import Citation
 from tailhold_server.handlers.documents import Attributes
 from tailhold_server.handlers.search import Hit
-from tailhold_server.handlers.store import FileState, StoredFile
+from tailhold_server.handlers.stored import FileState, StoredFile
 from tailhold_server.pipeline import Answer, Prepared, Step
 from tailhold_server.routes.chat.protocol import ChatRequest, parse
 from tailhold_server.routes.reading import read
@@ -51,14 +51,28 @@ def search_request(asked: api.RetrieveRequest) -> SearchRequest:
     if asked.HasField("min_score"):
         body["ranking_options"] = {"score_threshold": asked.min_score}
     if asked.HasField("filter"):
-        body["filters"] = MessageToDict(asked.filter)
+        body["filters"] = plain(asked.filter)
     return read(SearchRequest, json.dumps(body).encode())
 
 
 def attributes(document: api.Document) -> Attributes:
     """Those of a document, checked as over HTTP. Raises ServeError."""
-    body = {"file_id": "", "attributes": MessageToDict(document.attributes)}
+    body = {"file_id": "", "attributes": plain(document.attributes)}
     return read(AddRequest, json.dumps(body).encode()).attributes or {}
+
+
+def plain(given: Struct) -> dict[str, Any]:
+    """As JSON has it, but for numbers that are none: the check that follows refuses them by the field's name."""
+    return {key: _value(each) for key, each in given.fields.items()}
+
+
+def _value(given: Value) -> Any:
+    kind = given.WhichOneof("kind")
+    if kind == "struct_value":
+        return plain(given.struct_value)
+    if kind == "list_value":
+        return [_value(each) for each in given.list_value.values]
+    return None if kind in (None, "null_value") else getattr(given, kind)
 
 
 def passage(hit: Hit) -> api.Passage:

@@ -5,9 +5,10 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
+from google.protobuf.message import Message
 from grpc_status.rpc_status import to_status
 
 from tailhold_server import recording
@@ -22,16 +23,16 @@ from tailhold_server.routes.chat.protocol import question
 from tailhold_server.routes.files import check_open
 from tailhold_server.rpc import convert
 from tailhold_server.rpc import rag_pb2 as api
+from tailhold_server.rpc.decoding import decoded, each_decoded
 from tailhold_server.rpc.failing import status_of
 from tailhold_server.rpc.ingest import ingest
 from tailhold_server.service import TRACE_HEADER, Service
-from tailhold_server.uploads.folder import About
+from tailhold_server.uploads.entry import About
 
 _SURFACE = "grpc"
 """As audit records name it."""
 SERVICE = api.DESCRIPTOR.services_by_name["Rag"].full_name
 
-_Asked = TypeVar("_Asked")
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 _LOG = logging.getLogger(__name__)
@@ -40,29 +41,36 @@ _LOG = logging.getLogger(__name__)
 class Rag:
     """Answers over gRPC with what answers over HTTP. A call that is cancelled cancels everything that it began."""
 
-    def __init__(self, service: Service, authenticator: Authenticator | None = None) -> None:
+    def __init__(
+        self, service: Service, authenticator: Authenticator | None = None, receive_seconds: float = 30.0
+    ) -> None:
+        """A client that sends nothing more of what it began for `receive_seconds` is sent away."""
         self._service = service
         self._authenticator = authenticator
+        self._receive_seconds = receive_seconds
 
     def handlers(self) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
         """By the method's name."""
         return {
             "Ask": grpc.unary_stream_rpc_method_handler(
-                self._guarded(self._ask), api.AskRequest.FromString, api.AskResponse.SerializeToString
+                self._guarded(self._ask, api.AskRequest), None, api.AskResponse.SerializeToString
             ),
             "Retrieve": grpc.unary_unary_rpc_method_handler(
-                self._guarded(self._retrieve), api.RetrieveRequest.FromString, api.RetrieveResponse.SerializeToString
+                self._guarded(self._retrieve, api.RetrieveRequest), None, api.RetrieveResponse.SerializeToString
             ),
             "Ingest": grpc.stream_unary_rpc_method_handler(
-                self._guarded(self._ingest), api.IngestRequest.FromString, api.IngestResponse.SerializeToString
+                self._guarded(self._ingest, api.IngestRequest), None, api.IngestResponse.SerializeToString
             ),
         }
 
     def _guarded(
-        self, method: Callable[[_Asked, _Context], Awaitable[Any]]
-    ) -> Callable[[_Asked, _Context], Awaitable[Any]]:
-        async def guarded(asked: _Asked, context: _Context) -> Any:
+        self, method: Callable[[Any, _Context], Awaitable[Any]], kind: type[Message]
+    ) -> Callable[[bytes | AsyncIterator[bytes], _Context], Awaitable[Any]]:
+        """Takes bytes: of those that cannot be decoded grpc itself would say UNKNOWN."""
+
+        async def guarded(given: bytes | AsyncIterator[bytes], context: _Context) -> Any:
             try:
+                asked = decoded(kind, given) if isinstance(given, bytes) else each_decoded(kind, given)
                 return await method(asked, context)
             except ServeError as error:
                 failed = error
@@ -94,9 +102,9 @@ class Rag:
         caller = await self._caller(context)
         check_open(self._service, caller)
         with self._service.counted(caller):
-            documents = ingest(self._service.handlers.store, parts, partial(self._record, caller))
-            kept = [convert.stored(each) async for each in documents]
-        return api.IngestResponse(documents=kept)
+            record = partial(self._record, caller)
+            kept = await ingest(self._service.handlers.store, parts, self._receive_seconds, record)
+        return api.IngestResponse(documents=[convert.stored(each) for each in kept])
 
     async def _record(self, caller: Caller, name: str, about: About) -> None:
         for action in (Action.UPLOADED, Action.ADDED):

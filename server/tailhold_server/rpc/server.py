@@ -28,13 +28,14 @@ class RpcServer:
         settings: Grpc,
         authenticator: Authenticator | None = None,
         certificates: Certificates | None = None,
+        receive_seconds: float = 30.0,
     ) -> None:
         """With an authenticator questions are behind it; health and reflection, which tell nothing, are not."""
         self._service = service
         self._certificates = certificates
         self._health = health_aio.HealthServicer()
         self._server = grpc.aio.server(options=_options(settings))
-        rag = grpc.method_handlers_generic_handler(SERVICE, Rag(service, authenticator).handlers())
+        rag = grpc.method_handlers_generic_handler(SERVICE, Rag(service, authenticator, receive_seconds).handlers())
         self._server.add_generic_rpc_handlers((rag,))
         add_HealthServicer_to_server(self._health, self._server)
         if settings.reflection:

@@ -1,57 +1,43 @@
 """The folder of uploads: each file under the digest of itself, so that pods share it without locks.
 
-files/ID/content, files/ID/about.json   what was uploaded, there as a whole or not at all
-added/ID.json                           it belongs to the corpus
-deleted/ID                              it must not be found, whatever snapshot is in force
-batches/ID.json                         files that were added together
-coming/                                 what is being uploaded; a crash leaves something here alone
+files/ID/         an uploaded file (entry.py), there as a whole or not at all
+batches/ID.json   files that were added together
+coming/           what is being uploaded or taken away; a crash leaves something here alone
 """
 
-import errno
-import hashlib
+import logging
 import os
-import re
 import secrets
-import shutil
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from tailhold_server.errors import Failure, ServeError, invalid
+from tailhold_server.errors import Failure, ServeError
+from tailhold_server.uploads.entry import (
+    ADDED,
+    ATTRIBUTES,
+    CONTENT,
+    About,
+    Added,
+    Described,
+    Entry,
+    Mark,
+    open_content,
+    read_entry,
+    read_json,
+)
+from tailhold_server.uploads.incoming import Incoming
+from tailhold_server.uploads.names import is_id
+from tailhold_server.uploads.volume import BrokenError, asked, clear, entries, refused, settle, take_away, write_new
 
-FILES, ADDED, DELETED, BATCHES, COMING = "files", "added", "deleted", "batches", "coming"
-CONTENT, ABOUT = "content", "about.json"
-NAME_CHARACTERS = 255
-_ID = re.compile(r"(file-[0-9a-f]{32}|vsfb_[0-9a-f]{32})")
-_LEFT_SECONDS = 86400
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-Kept = TypeVar("Kept", bound=BaseModel)
-
-
-class About(BaseModel):
-    """What is known of an uploaded file."""
-
-    model_config = ConfigDict(frozen=True)
-
-    filename: str
-    """As the client said it."""
-    purpose: str
-    bytes: int
-    sha256: str
-    created_at: int
-
-
-class Added(BaseModel):
-    """A file that belongs to the corpus."""
-
-    model_config = ConfigDict(frozen=True)
-
-    created_at: int
-    attributes: dict[str, str | float | bool] = {}
+FILES, BATCHES, COMING = "files", "batches", "coming"
+LEFT_SECONDS = 3600.0
+"""What got no byte for so long has no writer any more: a silent client is sent away much sooner, but clocks differ and
+volumes stall."""
+_LOG = logging.getLogger(__name__)
 
 
 class Batch(BaseModel):
@@ -64,231 +50,158 @@ class Batch(BaseModel):
     cancelled: tuple[str, ...] = ()
 
 
-def shown_name(filename: str) -> str:
-    """The last step of what the client called it, without what cannot be printed: a step of a path, and no more."""
-    name = _UNSAFE.sub("", re.split(r"[/\\]", filename)[-1]).strip()
-    name = name.encode()[-NAME_CHARACTERS:].decode(errors="ignore")  # the end tells how it is read
-    return "unnamed" if name in ("", ".", "..") else name
-
-
 class Folder:
     """All of it. Every call is slow: off the event loop. What the volume refuses is a ServeError."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self._files, self._batches, self._coming = root / FILES, root / BATCHES, root / COMING
+        self._told: frozenset[str] = frozenset()
 
     def prepare(self, now: float) -> None:
         """Make the folders, and clear away what was left half way."""
-        for name in (FILES, ADDED, DELETED, BATCHES, COMING):
-            _made(self._root / name)
-        for left in _entries(self._root / COMING):
-            with suppress(OSError):
-                if now - left.stat().st_mtime > _LEFT_SECONDS:
-                    shutil.rmtree(left)
+        for folder in (self._files, self._batches, self._coming):
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except FileExistsError as error:
+                told = f"`{folder.name}` on the volume of `corpus.uploads` is no folder: take it away."
+                raise ServeError(Failure.UNAVAILABLE, told, retry_after_seconds=30) from error
+            except OSError as error:
+                raise refused(error) from error
+        with asked():
+            left = [each for each in entries(self._coming) if now - _last_touched(each) > LEFT_SECONDS]
+        for each in left:
+            clear(each)
 
-    def receive(self) -> "Incoming":
+    def receive(self) -> Incoming:
         """A place for a file that comes."""
-        return Incoming(self._root)
+        return Incoming(self._files, self._coming)
 
-    def about(self, name: str) -> About | None:
-        """Of an uploaded file."""
-        return _read(About, self._root / FILES / name / ABOUT) if _ID.fullmatch(name) else None
+    def count(self) -> int:
+        """How many files are there, whole or not."""
+        return len(self._names())
 
-    def abouts(self) -> dict[str, About]:
-        """Of all uploaded files."""
-        found = ((each, self.about(each)) for each in self.names(FILES))
-        return {name: about for name, about in found if about}
+    def entry(self, name: str) -> Entry | None:
+        """An uploaded file. Raises ServeError for one that is damaged."""
+        with _told(name), asked(), suppress(FileNotFoundError):
+            return read_entry(self._files / name) if is_id(name) else None
+        return None
 
-    def content(self, name: str) -> Path:
+    def entries(self) -> dict[str, Entry]:
+        """All that are whole. One that is damaged takes no other away: the log names it, once."""
+        whole, damaged = self.survey()
+        for name in damaged.keys() - self._told:
+            _LOG.error("the uploaded file %s is damaged and left out: %s", name, damaged[name])
+        self._told = frozenset(damaged)
+        return whole
+
+    def survey(self) -> tuple[dict[str, Entry], dict[str, str]]:
+        """All that are whole, and what is wrong with those that are damaged."""
+        whole, damaged = {}, {}
+        for name in self._names():
+            try:
+                with asked(), suppress(FileNotFoundError):
+                    whole[name] = read_entry(self._files / name)
+            except BrokenError as error:
+                damaged[name] = str(error)
+        return whole, damaged
+
+    def corpus(self) -> dict[str, tuple[About, Added]]:
+        """Those of them that belong to the corpus."""
+        return {name: (each.about, each.added) for name, each in self.entries().items() if each.added}
+
+    def content(self, name: str) -> tuple[About, BufferedReader] | None:
+        """A file and its bytes, which stay readable when it is deleted. Raises ServeError for one that is damaged."""
+        with _told(name), asked(), suppress(FileNotFoundError):
+            return open_content(self._files / name) if is_id(name) else None
+        return None
+
+    def path(self, name: str) -> Path:
         """Where its bytes are."""
-        return self._root / FILES / name / CONTENT
+        return self._files / name / CONTENT
 
-    def names(self, kind: str) -> list[str]:
-        """What is there of a kind, sorted."""
-        found = (each.name.removesuffix(".json") for each in _entries(self._root / kind))
-        return sorted(name for name in found if _ID.fullmatch(name))
+    def is_there(self, name: str) -> bool:
+        """Whether there is anything of that name, damaged or not."""
+        with asked():
+            return is_id(name) and os.path.lexists(self._files / name)
 
-    def remove(self, name: str) -> None:
-        """Take a file away, with its place in the corpus. First it can be found no more."""
-        self.take_out(name)
-        aside = self._root / COMING / secrets.token_hex(16)
-        try:
-            (self._root / FILES / name).rename(aside)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise _refused(error) from error
-        shutil.rmtree(aside, ignore_errors=True)
+    def remove(self, name: str) -> bool:
+        """Take a file away, damaged or not, and its place in the corpus with it. Whether there was one."""
+        with asked():
+            return is_id(name) and take_away(self._files / name, self._coming)
 
-    def add(self, name: str, added: Added) -> None:
-        """Make a file part of the corpus; one that was taken out before is one again."""
-        self._write(ADDED, f"{name}.json", added.model_dump_json())
-        with suppress(FileNotFoundError):
-            (self._root / DELETED / name).unlink()
+    def add(self, name: str, added: Added) -> bool:
+        """Make a file part of the corpus; one that is stays so since then. Whether there is such a file."""
+        entry = self.entry(name)
+        if entry is None or not self._describe(name, added.attributes):
+            return False
+        return entry.added is not None or self._put(name, ADDED, Mark(created_at=added.created_at))
 
-    def added(self, name: str) -> Added | None:
-        """Its place in the corpus."""
-        return _read(Added, self._root / ADDED / f"{name}.json") if _ID.fullmatch(name) else None
+    def describe(self, name: str, attributes: dict[str, str | float | bool]) -> bool:
+        """Change the attributes of a file of the corpus. Whether there is such a file."""
+        entry = self.entry(name)
+        return entry is not None and entry.added is not None and self._describe(name, attributes)
 
-    def all_added(self) -> dict[str, Added]:
-        """All of the corpus."""
-        found = ((each, self.added(each)) for each in self.names(ADDED))
-        return {name: added for name, added in found if added}
-
-    def take_out(self, name: str) -> None:
-        """Take a file out of the corpus. The mark of its deletion is there before its place is gone."""
-        if self.added(name) is None:
-            return
-        self._write(DELETED, name, "")
-        with suppress(FileNotFoundError):
-            (self._root / ADDED / f"{name}.json").unlink()
+    def take_out(self, name: str) -> bool:
+        """Take a file out of the corpus. Whether it was in it."""
+        place = self._files / name / ADDED
+        with asked(), suppress(NotADirectoryError):
+            return is_id(name) and take_away(place, self._coming)
+        return False
 
     def batch(self, name: str) -> Batch | None:
         """Files that were added together."""
-        return _read(Batch, self._root / BATCHES / f"{name}.json") if _ID.fullmatch(name) else None
+        with asked(), suppress(BrokenError):
+            return read_json(Batch, self._batches / f"{name}.json") if is_id(name) else None
+        return None
 
     def keep_batch(self, name: str, batch: Batch) -> None:
         """Remember them."""
-        self._write(BATCHES, f"{name}.json", batch.model_dump_json())
+        with asked():
+            self._write(self._batches / f"{name}.json", batch)
 
-    def _write(self, kind: str, name: str, text: str) -> None:
-        aside = self._root / COMING / secrets.token_hex(16)
+    def _names(self) -> list[str]:
+        with asked():
+            return sorted(each.name for each in entries(self._files) if is_id(each.name))
+
+    def _describe(self, name: str, attributes: dict[str, str | float | bool]) -> bool:
+        return self._put(name, ATTRIBUTES, Described(attributes=attributes))
+
+    def _put(self, name: str, what: str, said: BaseModel) -> bool:
+        """Whether the file is there: where it was taken away meanwhile nothing is left of this either."""
+        with asked():
+            try:
+                self._write(self._files / name / what, said)
+            except FileNotFoundError:
+                if not self._coming.is_dir():
+                    raise
+                return False
+        return True
+
+    def _write(self, path: Path, said: BaseModel) -> None:
+        aside = self._coming / secrets.token_hex(16)
         try:
-            _write(aside, text.encode())
-            aside.rename(self._root / kind / name)
-            _settle(self._root / kind)
-        except OSError as error:
-            with suppress(OSError):
-                aside.unlink()
-            raise _refused(error) from error
+            write_new(aside, said.model_dump_json().encode())
+            aside.rename(path)
+            settle(path.parent)
+        except OSError:
+            clear(aside)
+            raise
 
 
-class Incoming:
-    """A file that comes. Nothing of it is seen before `finish`."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._aside = root / COMING / secrets.token_hex(16)
-        self._sha = hashlib.sha256()
-        self.bytes = 0
-        try:
-            self._aside.mkdir(parents=True)
-            self._file = (self._aside / CONTENT).open("xb")
-        except OSError as error:
-            raise _refused(error) from error
-
-    def write(self, data: bytes) -> None:
-        """The next piece."""
-        try:
-            self._file.write(data)
-        except OSError as error:
-            raise _refused(error) from error
-        self._sha.update(data)
-        self.bytes += len(data)
-
-    def finish(self, filename: str, purpose: str, now: int) -> tuple[str, About]:
-        """Publish it under its id; the same name and bytes are the same file, which stays as it was."""
-        about = About(
-            filename=filename, purpose=purpose, bytes=self.bytes, sha256=self._sha.hexdigest(), created_at=now
-        )
-        name = upload_id(filename, about.sha256)
-        place = self._root / FILES / name
-        try:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
-            _write(self._aside / ABOUT, about.model_dump_json().encode())
-            _settle(self._aside)
-            self._publish(place)
-        except OSError as error:
-            raise _refused(error) from error
-        finally:
-            self.abandon()
-        return name, _read(About, place / ABOUT) or about
-
-    def _publish(self, place: Path) -> None:
-        try:
-            self._aside.rename(place)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-        _settle(place.parent)
-
-    def abandon(self) -> None:
-        """Leave nothing of it."""
+def _last_touched(path: Path) -> float:
+    """In seconds since the epoch; that of its content, which grows, where it has one. One that is gone is new."""
+    times = []
+    for each in (path, path / CONTENT):
         with suppress(OSError):
-            self._file.close()
-        shutil.rmtree(self._aside, ignore_errors=True)
+            times.append(each.lstat().st_mtime)
+    return max(times, default=float("inf"))
 
 
-def upload_id(filename: str, sha256: str) -> str:
-    """The same for the same name and bytes, on every pod."""
-    digest = hashlib.sha256(f"{sha256}\0{filename}".encode(errors="surrogatepass")).hexdigest()
-    return f"file-{digest[:32]}"
-
-
-def staged_digest(added: Iterator[str] | list[str]) -> str:
-    """Of a corpus by the ids of its files; empty for none."""
-    names = sorted(added)
-    return hashlib.sha256("\n".join(names).encode()).hexdigest() if names else ""
-
-
-def _read(kind: type[Kept], path: Path) -> Kept | None:
-    """What somebody else wrote there is as good as nothing."""
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    """A damaged file in the words of who asks for it."""
     try:
-        return kind.model_validate_json(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError, ValidationError):
-        return None
-    except OSError as error:
-        raise _refused(error) from error
-
-
-def _entries(folder: Path) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise _refused(error) from error
-
-
-def _made(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _refused(error) from error
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _settle(folder: Path) -> None:
-    """What was renamed stays renamed, whatever happens to the node."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _refused(error: OSError) -> ServeError:
-    if error.errno in _FULL:
-        return ServeError(Failure.FULL, "The volume of `corpus.uploads` is full: delete files, or enlarge the claim.")
-    told = f"The volume of `corpus.uploads` cannot be used: {error.strerror}. Check `corpus.uploads.pvc`."
-    return ServeError(Failure.UNAVAILABLE, told, retry_after_seconds=30)
-
-
-def known(value: Any, name: str) -> Any:
-    """The value, or the 404 for an id that there is none of."""
-    if value is None:
-        raise ServeError(Failure.NOT_FOUND, f"No such {name}.", param=f"{name.replace(' ', '_')}_id")
-    return value
-
-
-def too_many(most: int) -> ServeError:
-    """Beyond `corpus.uploads.maxFiles`."""
-    return invalid(f"There are {most} files, which is `corpus.uploads.maxFiles`: delete some", code="too_many_files")
+        yield
+    except BrokenError as error:
+        told = f"`{name}` is damaged on the volume: {error}. Delete it, or upload it again."
+        raise ServeError(Failure.NOT_FOUND, told, param="file_id", code="file_damaged") from None

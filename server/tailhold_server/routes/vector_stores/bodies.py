@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tailhold_server.handlers.search import Hit
-from tailhold_server.handlers.store import FileState, StoredFile
+from tailhold_server.handlers.stored import FileState, StoredFile
 from tailhold_server.ingest.report import Why
 from tailhold_server.uploads.folder import Batch
 

@@ -3,21 +3,29 @@
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
+from pydantic_core import PydanticCustomError
 
 from tailhold_server.errors import invalid
 from tailhold_server.handlers.documents import Attributes
 from tailhold_server.handlers.filters import Comparing, Comparison, Filter, Junction
 from tailhold_server.handlers.store import MOST_IN_BATCH
 from tailhold_server.routes.fields import ATTACH, BATCH, SEARCH, Fields
-from tailhold_server.routes.reading import COMPARISON, JUNCTION, Wire
+from tailhold_server.routes.reading import COMPARISON, JUNCTION, ONE, SEVERAL, Said, Wire
 
 MOST_QUERIES = 32
 MOST_DEPTH = 8
-_Text = Annotated[str, Field(max_length=512)]
+MOST_TEXT = 512
+MOST_VALUES = 1000
+_Text = Annotated[str, Field(max_length=MOST_TEXT)]
 _Number = Annotated[float, Field(allow_inf_nan=False)]
-_Scalar = bool | _Number | _Text
+_SCALAR = f"a finite number, true or false, or a text of at most {MOST_TEXT} characters"
+_Scalar = Annotated[bool | _Number | _Text, Said(f"give {_SCALAR}")]
 _Key = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 _Attributes = Annotated[dict[_Key, _Scalar], Field(max_length=16)]
+_Value = Annotated[
+    Annotated[_Scalar, Tag(ONE)] | Annotated[list[_Scalar], Field(max_length=MOST_VALUES), Tag(SEVERAL)],
+    Discriminator(lambda given: SEVERAL if isinstance(given, list) else ONE),
+]
 
 
 class WireComparison(Wire):
@@ -25,12 +33,12 @@ class WireComparison(Wire):
 
     key: _Key
     type: Comparing
-    value: _Scalar | Annotated[list[_Scalar], Field(max_length=1000)]
+    value: _Value
 
     @model_validator(mode="after")
     def _check_value(self) -> Self:
         if isinstance(self.value, list) != (self.type in (Comparing.IN, Comparing.NIN)):
-            raise ValueError("`value` is a list with `in` and `nin`, and with no other")
+            raise PydanticCustomError("value", "`value` is a list with `in` and `nin`, and with no other `type`")
         return self
 
 

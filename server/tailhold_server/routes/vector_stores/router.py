@@ -10,7 +10,7 @@ from tailhold_server import recording
 from tailhold_server.access.caller import caller_of
 from tailhold_server.audit.events import Action
 from tailhold_server.errors import Failure, ServeError
-from tailhold_server.handlers.store import FileState, StoredFile
+from tailhold_server.handlers.stored import FileState, StoredFile
 from tailhold_server.routes.files import uploads_open
 from tailhold_server.routes.paging import Order, page, page_body
 from tailhold_server.routes.reading import body_of, json_body, read

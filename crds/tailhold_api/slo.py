@@ -1,0 +1,93 @@
+"""What a pipeline promises."""
+
+from enum import StrEnum
+from typing import ClassVar
+
+from tailhold_api.fields import Model, Rule, policy
+
+
+class ObjectiveMetric(StrEnum):
+    """What is timed, from when a request has arrived as a whole."""
+
+    TIME_TO_FIRST_TOKEN = "TimeToFirstToken"  # noqa: S105
+    END_TO_END = "EndToEnd"
+    RETRIEVAL = "Retrieval"
+    """Until the passages are found."""
+    INTER_TOKEN = "InterToken"  # noqa: S105
+    """The longest wait of an answer for its next token."""
+
+
+class Objective(Model):
+    """So many percent of the requests within so many milliseconds."""
+
+    metric: ObjectiveMetric = policy()
+    """What is timed: `TimeToFirstToken`, `EndToEnd`, `Retrieval` (until the passages are found), or `InterToken` (the
+    longest wait of an answer for its next token; a reader that lags behind does not stretch it)."""
+    threshold_milliseconds: int = policy(ge=1, le=600000)
+    """A request that takes longer is bad, and so is one that fails, is shed with 429, or is given up by its client
+    after that time."""
+    percent: float = policy(99.0, ge=50, le=99.99)
+    """Of the requests that have to be within it. 99 allows one bad request in a hundred. The closer to 100, the more
+    requests it takes to know: about ten times as many for 99.9 as for 99."""
+
+    @property
+    def name(self) -> str:
+        """As metrics and status name it."""
+        return f"{self.metric.value}-{self.threshold_milliseconds}ms"
+
+    @property
+    def threshold_seconds(self) -> float:
+        """The threshold, as metrics have it."""
+        return self.threshold_milliseconds / 1000
+
+    @property
+    def allowed(self) -> float:
+        """Share of the requests that may be bad."""
+        return 1 - self.percent / 100
+
+
+class Slo(Model):
+    """What the pipeline promises. Every server counts its requests against it, in `tailhold_objective_seconds`."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.objectives.all(a, self.objectives.all(b, a.metric != b.metric || a.percent == b.percent"
+            " || (a.percent < b.percent) == (a.thresholdMilliseconds < b.thresholdMilliseconds)))",
+            "`objectives` of one metric contradict each other: a higher `percent` needs a higher"
+            " `thresholdMilliseconds`; raise it, or take one of them out",
+            {
+                "objectives": [
+                    {"metric": "EndToEnd", "thresholdMilliseconds": 500, "percent": 90},
+                    {"metric": "EndToEnd", "thresholdMilliseconds": 900, "percent": 99},
+                ]
+            },
+            {
+                "objectives": [
+                    {"metric": "EndToEnd", "thresholdMilliseconds": 900, "percent": 90},
+                    {"metric": "EndToEnd", "thresholdMilliseconds": 500, "percent": 99},
+                ]
+            },
+        ),
+        Rule(
+            "self.objectives.all(a, self.objectives.exists_one(b, a.metric == b.metric"
+            " && a.thresholdMilliseconds == b.thresholdMilliseconds))",
+            "`objectives` has one metric with one `thresholdMilliseconds` twice: keep the higher `percent`",
+            {"objectives": [{"metric": "EndToEnd", "thresholdMilliseconds": 900}]},
+            {
+                "objectives": [
+                    {"metric": "EndToEnd", "thresholdMilliseconds": 900, "percent": 90},
+                    {"metric": "EndToEnd", "thresholdMilliseconds": 900, "percent": 99},
+                ]
+            },
+        ),
+    )
+
+    objectives: tuple[Objective, ...] = policy((), max_length=8)
+    """All have to be kept. A change reaches the running pods within a minute and restarts nothing."""
+
+
+class Objectives(Model):
+    """What the operator tells running pods to count."""
+
+    objectives: tuple[Objective, ...] = policy(max_length=8)
+    """In the order of the spec."""
