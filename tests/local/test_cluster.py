@@ -300,7 +300,8 @@ def crashing() -> Iterator[Layout]:
 
 def _start_and_stop(seconds: float, how: signal.Signals) -> None:
     """Run `up` in a process of its own and cut it off."""
-    command = [sys.executable, "-m", "tailhold_local", "up", "--name", CRASHING]
+    # As in a terminal: a shell has what it runs in the background ignore Ctrl-C.
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "tailhold_local", "up", "--name", CRASHING]
     env = {**os.environ, "PYTHONPATH": str(Path(processes.__file__).parents[1])}
     process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(seconds)
