@@ -15,6 +15,7 @@ from tailhold_server.errors import Failure, ServeError
 from tailhold_server.pipeline import Answering, Step
 from tailhold_server.question import Question
 from tailhold_server.service import Service
+from tailhold_server.stages import Marks
 from tailhold_server.tracing import Asked as Traced
 from tailhold_server.tracing import traced
 
@@ -73,10 +74,15 @@ class Asking:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        if isinstance(error, ServeError):
-            await self.fail(error)
-        elif not self._outcome:
-            self._count("failed" if isinstance(error, Exception) else "client_closed")
+        try:
+            if isinstance(error, ServeError):
+                await self.fail(error)
+            elif not self._outcome:
+                self._count("failed" if isinstance(error, Exception) else "client_closed")
+        finally:  # also where the client leaves while a record of the failure is waited for
+            self._free()
+
+    def _free(self) -> None:
         self._service.objectives.end(self._case, self._judged_as)
         self._trail.left(self._outcome)
         if self.answering:
@@ -86,8 +92,9 @@ class Asking:
     async def admit(self) -> Answering:
         """Raises ServeError."""
         asked = self._request
-        answering = self.answering = await self._service.answer(asked.question, self.request_id, asked.caller)
-        self._case.marks = answering.prepared.marks
+        self._case.marks = Marks(self._case.began)
+        asking = self._service.answer(asked.question, self.request_id, asked.caller, self._case.marks)
+        answering = self.answering = await asking
         self.revision = self._service.revision_of(answering.prepared.content)
         told = Asked(
             asked.question, asked.surface, asked.caller, asked.user, asked.is_streamed, self.revision, asked.model

@@ -89,17 +89,19 @@ class Counted(Collector):
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._tallies: dict[Objective, _Tally] = {}
+        self._tallies: dict[str, tuple[Objective, _Tally]] = {}
+        """By the objective's name: another `percent` is the same counter."""
         self._open: dict[Case, None] = {}
 
     def keep(self, objectives: Sequence[Objective]) -> None:
         """Count these from now on; those that were counted before go on."""
-        self._tallies = {each: self._tallies.get(each) or _tally(each) for each in objectives}
+        before = {name: tally for name, (_, tally) in self._tallies.items()}
+        self._tallies = {each.name: (each, before.get(each.name) or _tally(each)) for each in objectives}
 
     @property
     def kept(self) -> tuple[Objective, ...]:
         """What is counted."""
-        return tuple(self._tallies)
+        return tuple(objective for objective, _ in self._tallies.values())
 
     def begin(self) -> Case:
         """A request has arrived."""
@@ -112,7 +114,7 @@ class Counted(Collector):
         if case not in self._open:
             return
         del self._open[case]
-        for objective, tally in self._tallies.items():
+        for objective, tally in self._tallies.values():
             taken = measured(case.taken(objective.metric, self._clock()), outcome, objective.threshold_seconds)
             if taken is not None:
                 tally.add(taken)
@@ -124,7 +126,7 @@ class Counted(Collector):
             "What requests took by each objective; failed, shed and overdue ones are beyond all edges.",
             labels=["objective"],
         )
-        for objective, tally in self._tallies.items():
+        for objective, tally in self._tallies.values():
             cumulative = list(accumulate(tally.counts))
             cumulative[-1] += self._overdue(objective)
             edges = ("+Inf" if edge == inf else repr(edge) for edge in tally.edges)

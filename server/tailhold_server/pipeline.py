@@ -127,15 +127,18 @@ class Pipeline:
         """Questions that are being answered or wait."""
         return self._gate.held
 
-    async def answer(self, question: Question, request_id: str, tenant: str = "") -> "Answering":
+    async def answer(
+        self, question: Question, request_id: str, tenant: str = "", marks: Marks | None = None
+    ) -> "Answering":
         """Admit the question and write its prompt. The caller runs the result, or closes it.
 
-        Sources that are closed to the tenant are not looked up. Raises ServeError, and holds no place then.
+        `marks` are those of a request that arrived before; this moment's where none are given. Sources that are closed
+        to the tenant are not looked up. Raises ServeError, and holds no place then.
         """
         content = self._contents.current
         self._gate.enter(content.part.admission)
         try:
-            prepared = await self._prepare(question, request_id, content, tenant, Marks(self._clock()))
+            prepared = await self._prepare(question, request_id, content, tenant, marks or Marks(self._clock()))
         except BaseException:
             self._gate.leave()
             raise
@@ -287,8 +290,7 @@ class Answering:
                     since = self._clock()
                     self._marks.awaited = None
                     yield Step(delta.text, citations, delta.finish_reason, delta.odds)
-                    self._marks.awaited = self._clock()
-                    self._marks.held.append((since, self._marks.awaited))
+                    self._taken(since, self._clock())
         except EngineDiedError as error:
             raise ServeError(Failure.UNAVAILABLE, "The model stopped while answering. Try again.") from error
         finally:
@@ -315,6 +317,11 @@ class Answering:
             self._gate.leave(self._clock() - self._marks.began if self.is_finished else None)
             if self.on_close:
                 self.on_close()
+
+    def _taken(self, since: float, now: float) -> None:
+        """The reader has taken a piece that it held since then, and waits for the next."""
+        self._marks.held.append((since, now))
+        self._marks.awaited = now if self._marks.first_token is not None else None
 
     def _count(self, delta: Delta, now: float) -> None:
         self.answer.completion_tokens += delta.token_count

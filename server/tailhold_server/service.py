@@ -34,6 +34,7 @@ from tailhold_server.objectives import Counted
 from tailhold_server.observed import ObservedEngine
 from tailhold_server.pipeline import Answering, Pipeline
 from tailhold_server.question import Question
+from tailhold_server.stages import Marks
 from tailhold_server.startup import Timeline
 from tailhold_server.telemetry import Telemetry
 from tailhold_server.tracing import NoTracer, Tracer
@@ -152,13 +153,15 @@ class Service:
                 code="model_not_found",
             )
 
-    async def answer(self, question: Question, request_id: str, caller: Caller = ANONYMOUS) -> Answering:
+    async def answer(
+        self, question: Question, request_id: str, caller: Caller = ANONYMOUS, marks: Marks | None = None
+    ) -> Answering:
         """Admit a question within the caller's limits, over what is open to its tenant. Raises ServeError."""
         if self._pipeline is None or self.phase not in ANSWERING:
             raise ServeError(Failure.UNAVAILABLE, f"Not serving: {self.phase.value}.", retry_after_seconds=5)
         if not self.engine_verdict().ok:
             raise ServeError(Failure.UNAVAILABLE, "The model has stopped.", retry_after_seconds=30)
-        ask = partial(self._pipeline.answer, question, request_id, caller.tenant)
+        ask = partial(self._pipeline.answer, question, request_id, caller.tenant, marks)
         return await self._meter.metered(caller.client, self.contents.current.part.limits, ask)
 
     @property

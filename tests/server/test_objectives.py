@@ -144,3 +144,23 @@ def test_objectives_that_stay_keep_their_counts_and_new_ones_are_there_with_zero
     assert {name: edges["+Inf"] for name, edges in counts(objectives).items()} == {TTFT.name: 1, other.name: 0}
     objectives.keep([other])
     assert set(counts(objectives)) == {other.name}
+
+
+def test_another_percent_is_the_same_counter() -> None:
+    objectives = Counted()
+    objectives.keep([TTFT])
+    objectives.end(objectives.begin(), "failed")
+    objectives.keep([TTFT.model_copy(update={"percent": 95.0})])
+    assert counts(objectives)[TTFT.name]["+Inf"] == 1
+    assert [each.percent for each in objectives.kept] == [95.0]
+
+
+def test_what_was_found_in_time_stays_so_while_the_request_waits_for_something_else() -> None:
+    now = [0.0]
+    retrieval = Objective(metric=ObjectiveMetric.RETRIEVAL, threshold_milliseconds=200)
+    objectives = Counted(lambda: now[0])
+    objectives.keep([retrieval])
+    case = objectives.begin()
+    case.marks = Marks(0.0, found=0.1)
+    now[0] = 5.0
+    assert counts(objectives)[retrieval.name]["+Inf"] == 0

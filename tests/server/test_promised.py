@@ -1,6 +1,8 @@
 """What a server counts against objectives, as the operator tells it."""
 
+import asyncio
 import json
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -97,3 +99,24 @@ async def test_what_is_no_objective_changes_nothing(
         await told(server)
         assert await told(server, objectives, key) == status
         assert set(await counts(server)) == {LOOSE, TIGHT}
+
+
+async def test_a_request_has_its_marks_from_its_arrival_on(key_file: Path) -> None:
+    """What it did in time is known before it is admitted: a counter that counted it as late could only fall."""
+    retrieval = [{"metric": "Retrieval", "thresholdMilliseconds": 200, "percent": 99.0}]
+    async with running(settings=allowing(key_file)) as server:
+        await told(server, retrieval)
+        checked, go_on = threading.Event(), threading.Event()
+
+        def check(sampling: object) -> None:
+            checked.set()
+            go_on.wait()
+
+        server.engine.check = check  # type: ignore[method-assign]
+        asked = asyncio.ensure_future(server.ask(logit_bias={"5": 1}))
+        await asyncio.to_thread(checked.wait)
+        (case,) = server.service.objectives._open
+        assert case.marks is not None
+        assert case.marks.found is not None
+        go_on.set()
+        assert (await asked).status_code == 200

@@ -40,6 +40,34 @@ class Asked:
     """As the client called it."""
 
 
+class Patience:
+    """How long the disk is waited for: one that did not come back in time is not waited for again until it does."""
+
+    def __init__(self, seconds: float = _WAIT_SECONDS) -> None:
+        self._seconds = seconds
+        self._late: asyncio.Future[None] | None = None
+
+    async def on_disk(self, record: "asyncio.Future[None]", on_failure: OnFailure) -> bool:
+        """Whether the disk has it. Raises ServeError where nothing is given without a record."""
+        hangs = self._late is not None and not self._late.done()
+        try:
+            await asyncio.wait_for(asyncio.shield(record), 0 if hangs else self._seconds)
+        except TimeoutError:
+            self._late = self._late if hangs else record
+            return _unwritten(on_failure)
+        except NotRecordedError:
+            return _unwritten(on_failure)
+        return True
+
+
+def _unwritten(on_failure: OnFailure) -> bool:
+    """False, or raises ServeError where nothing is given without a record."""
+    if on_failure is OnFailure.REFUSE:
+        words = "The audit record cannot be written, so what was asked for is not given. Try again later."
+        raise ServeError(Failure.UNAVAILABLE, words, retry_after_seconds=5) from None
+    return False
+
+
 class Trail(Protocol):
     """The records of one answer."""
 
@@ -112,13 +140,14 @@ class NoAuditor:
 class ChainAuditor:
     """Keeps records in the pod's chain."""
 
-    def __init__(self, journal: Journal, pod_digest: str) -> None:
+    def __init__(self, journal: Journal, pod_digest: str, patience: Patience | None = None) -> None:
         self._journal = journal
         self._pod_digest = pod_digest
+        self._patience = patience or Patience()
 
     def opened(self, answering: Answering, asked: Asked) -> Trail:
         """Its first record is on its way to the disk."""
-        return ChainTrail(self._journal, answering, asked, self._pod_digest)
+        return ChainTrail(self._journal, answering, asked, self._pod_digest, self._patience)
 
     def head(self) -> dict[str, Any]:
         """As it is on the disk."""
@@ -131,7 +160,7 @@ class ChainAuditor:
             return
         at = stamp(time.time())
         record = self._journal.put(lambda: {"kind": event.kind, "time": at, **event.told(self._pod_digest, recording)})
-        if not await _on_disk(record, recording.on_failure):
+        if not await self._patience.on_disk(record, recording.on_failure):
             self._journal.lose()
 
     async def close(self) -> None:
@@ -142,8 +171,11 @@ class ChainAuditor:
 class ChainTrail:
     """Two records: `begun` with what is known before the first byte, `ended` with what is known before the last."""
 
-    def __init__(self, journal: Journal, answering: Answering, asked: Asked, pod_digest: str) -> None:
+    def __init__(
+        self, journal: Journal, answering: Answering, asked: Asked, pod_digest: str, patience: Patience
+    ) -> None:
         self._journal = journal
+        self._patience = patience
         self._answer = answering.answer
         self._request_id = answering.prepared.request_id
         self._recording = answering.prepared.content.part.recording
@@ -206,21 +238,9 @@ class ChainTrail:
         return lambda: ended | {"text": kept("".join(texts), self._recording)}
 
     async def _wait(self, record: "asyncio.Future[None]") -> None:
-        if not await _on_disk(record, self._recording.on_failure) and not self._is_lost:
+        if not await self._patience.on_disk(record, self._recording.on_failure) and not self._is_lost:
             self._is_lost = True
             self._journal.lose()
-
-
-async def _on_disk(record: "asyncio.Future[None]", on_failure: OnFailure) -> bool:
-    """Whether the disk has it. Raises ServeError where nothing is given without a record."""
-    try:
-        await asyncio.wait_for(asyncio.shield(record), _WAIT_SECONDS)
-    except (NotRecordedError, TimeoutError):
-        if on_failure is OnFailure.REFUSE:
-            words = "The audit record cannot be written, so what was asked for is not given. Try again later."
-            raise ServeError(Failure.UNAVAILABLE, words, retry_after_seconds=5) from None
-        return False
-    return True
 
 
 def _begun(answering: Answering, asked: Asked, pod_digest: str, recording: Recording) -> dict[str, Any]:
