@@ -63,8 +63,21 @@ def test_a_token_of_the_operators_for_this_pipeline_is_allowed(key_file: Path) -
         "Bearer " + base64.urlsafe_b64encode(b'{"alg":"Ed25519","crit":5}').decode() + ".e30.AA",
         "Bearer " + "eyJhbGciOiJub25lIn0." + token()[7:].split(".")[1] + ".",
     ],
-    ids=["none", "no token", "nonsense", "Basic", "of another pipeline", "of no pipeline", "without an end", "too old"]
-    + ["too long", "too early", "another's key", "a critical header", "no signature"],
+    ids=[
+        "none",
+        "no token",
+        "nonsense",
+        "Basic",
+        "of another pipeline",
+        "of no pipeline",
+        "without an end",
+        "too old",
+        "too long",
+        "too early",
+        "another's key",
+        "a critical header",
+        "no signature",
+    ],
 )
 def test_any_other_token_is_not(key_file: Path, authorization: str) -> None:
     with pytest.raises(NotAllowedError):
