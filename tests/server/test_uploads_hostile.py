@@ -128,6 +128,25 @@ def test_new_attributes_bring_back_nothing_that_was_taken_out_meanwhile(
     assert folder.corpus() == {}
 
 
+def test_a_file_that_is_taken_out_while_it_is_read_is_whole_and_not_in_the_corpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(tmp_path)
+    put(folder)
+    folder.add(NAME, Added(1))
+    names = os.listdir
+
+    def then_out(place: Any) -> list[str]:
+        found = names(place)
+        if ADDED in found:
+            assert Folder(tmp_path).take_out(NAME)
+        return found
+
+    monkeypatch.setattr(os, "listdir", then_out)
+    whole, damaged = folder.survey()
+    assert (damaged, whole[NAME].added) == ({}, None)
+
+
 async def test_a_look_that_ends_late_takes_back_no_deletion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with holding(tmp_path) as server:
         await post(server)
