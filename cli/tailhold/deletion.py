@@ -3,7 +3,8 @@
 import difflib
 import hashlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -36,7 +37,8 @@ def delete(store: Path, source: str, document: str, now: float, *, also_if_absen
     held = found.holders(source, document)
     if not (held or also_if_absent or is_marked(store, source, document)):
         raise DeletionError(_absent(store, found, source, document))
-    add_tombstone(store, source, document, at=now)
+    with _volume(store):
+        add_tombstone(store, source, document, at=now)
     print(f"deleted: {source}/{document}; servers hide it within seconds, builds leave it out")
     if not held:
         print("no snapshot on this volume that can be read holds it: the mark stays, should it come")
@@ -50,7 +52,8 @@ def delete(store: Path, source: str, document: str, now: float, *, also_if_absen
 def deleted(store: Path) -> int:
     """Print what is deleted, the oldest first. Raises DeletionError."""
     _check_store(store)
-    found = list_tombstones(store)
+    with _volume(store):
+        found = list_tombstones(store)
     for each in found:
         at = datetime.fromtimestamp(each.at, UTC).isoformat(timespec="seconds")
         versions = f", but {len(each.restored)} version(s) are wanted again" if each.restored else ""
@@ -67,12 +70,24 @@ def restore(store: Path, source: str, document: str, file: Path) -> int:
         version = hashlib.sha256(file.read_bytes()).hexdigest()
     except OSError as error:
         raise DeletionError(f"{file} cannot be read: {error.strerror}: give the version that is wanted") from error
-    if restore_version(store, source, document, version) is None:
+    with _volume(store):
+        restored = restore_version(store, source, document, version)
+    if restored is None:
         marked = [f"{each.source}/{each.document}" for each in list_tombstones(store)]
         near = _near(f"{source}/{document}", marked) or "`tailhold index deleted` lists what is"
         raise DeletionError(f"{source}/{document} is not deleted at {store}: {near}")
     print(f"{source}/{document}: this version of {file} is found again in every snapshot that holds it; others are not")
     return 0
+
+
+@contextmanager
+def _volume(store: Path) -> Iterator[None]:
+    """What the volume refuses is a DeletionError."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or store / TOMBSTONES
+        raise DeletionError(f"{where}: {error.strerror}: nothing was changed; put that right and try again") from error
 
 
 def _check_store(store: Path) -> None:

@@ -276,11 +276,12 @@ class Service:
         """Digest of the documents that clients added, as of the last look; empty for none."""
         return self._handlers.store.staged if self._handlers else ""
 
-    async def look(self) -> None:
-        """Look at what clients uploaded, so that what is told of it is true; a volume that fails tells what it was."""
+    async def look(self, seconds: float | None = None) -> None:
+        """Look at what clients uploaded, so that what is told of it is true. A volume that fails, or takes longer than
+        so many seconds, tells what it was."""
         if self._handlers is not None:
             with suppress(ServeError):
-                await self._handlers.store.refresh()
+                await self._handlers.store.refresh(seconds)
 
     def tuning(self) -> dict[str, Any]:
         """What is in force."""

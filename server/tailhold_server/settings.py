@@ -59,6 +59,9 @@ class ServerSettings(BaseSettings):
     answer; it then refuses what is new. Part of `drainSeconds`."""
     deletion_seconds: float = 5.0
     """How often the volume is asked what was deleted."""
+    uploads_seconds: float = 30.0
+    """How long the volume of uploads may take for one operation; it is then refused, and ten times as long for a whole
+    upload. A start waits no longer for it either."""
     death_seconds: float = 3.0
     """How long an engine's death is shown on the probes before the server ends."""
     stand_in_seconds_per_token: float = 0.0

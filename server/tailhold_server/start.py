@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tailhold_api.conditions import Reason
-from tailhold_api.parts import ContentPart
+from tailhold_api.parts import ContentPart, PodPart
 from tailhold_server.admission import Gate
 from tailhold_server.audit.opening import open_auditor
 from tailhold_server.audit.redact import compiled
@@ -19,6 +19,7 @@ from tailhold_server.deletions import keep_deleted
 from tailhold_server.errors import ContentRefusedError, EngineDiedError, ServeError, StartError
 from tailhold_server.handlers import Embedding, Handlers, Search, VectorStore, Visible
 from tailhold_server.health import Phase
+from tailhold_server.ingest.report import UnreadableError
 from tailhold_server.observed import ObservedEngine
 from tailhold_server.pages import read_ahead
 from tailhold_server.pipeline import Answer, Pipeline
@@ -31,6 +32,8 @@ from tailhold_server.settings import ServerSettings
 from tailhold_server.snapshots.tombstones import read_tombstones
 from tailhold_server.startup import Timeline, apart
 from tailhold_server.template import Skeleton, TemplateError, skeleton
+from tailhold_server.uploads.reading import uploads_folder
+from tailhold_server.uploads.threads import VolumeThreads
 from tailhold_server.watching import Watchman
 
 WARM_UP = Question((Message(Role.USER, "What are these documents about?"),), max_tokens=2, temperature=0.0)
@@ -68,6 +71,7 @@ async def start(service: Service, content: ContentPart, settings: ServerSettings
     """Go through all phases and leave the service serving. Raises StartError."""
     with service.timeline.step(Phase.RESOLVE):
         check_redaction(content)
+        await check_uploads(service.pod, settings)
         service.auditor = await open_auditor(service, content.recording, settings)
         backend = await apart(partial(choose_backend, service.pod, settings, service.tell))
     return await start_with(backend, service, content, settings)
@@ -79,6 +83,19 @@ def check_redaction(content: ContentPart) -> None:
         compiled(content.recording.redaction)
     except ContentRefusedError as error:
         raise StartError(Reason.CONTENT_REFUSED, str(error)) from error
+
+
+async def check_uploads(pod: PodPart, settings: ServerSettings) -> None:
+    """Raises StartError where the volume of uploads does not even say where it is."""
+    if pod.uploads is None:
+        return
+    try:
+        async with asyncio.timeout(settings.uploads_seconds):
+            with suppress(UnreadableError):  # what is wrong with it is said by who uses it
+                await apart(partial(uploads_folder, pod.uploads, settings.claims), "uploads")
+    except TimeoutError:
+        told = f"the volume of `corpus.uploads` does not answer: check the claim {pod.uploads.pvc.claim_name!r}"
+        raise StartError(Reason.START_FAILED, told, final=False) from None
 
 
 async def start_with(backend: Backend, service: Service, content: ContentPart, settings: ServerSettings) -> Started:
@@ -140,7 +157,7 @@ async def _opened(
 ) -> None:
     """Questions go through, the rates are known, the watch is on: serving."""
     engine = started.engine
-    handlers = await _handlers(service, backend, loaded, started.retrieval)
+    handlers = await _handlers(service, backend, loaded, started.retrieval, settings.uploads_seconds)
     pipeline = Pipeline(
         tokenizer=loaded.tokenizer,
         skeleton=loaded.template,
@@ -210,11 +227,14 @@ def _retrieval(service: Service, loaded: _Loaded, engine: ObservedEngine) -> Bat
     return retrieval
 
 
-async def _handlers(service: Service, backend: Backend, loaded: _Loaded, retrieval: Batcher[Lookup, Found]) -> Handlers:
+async def _handlers(
+    service: Service, backend: Backend, loaded: _Loaded, retrieval: Batcher[Lookup, Found], seconds: float
+) -> Handlers:
     visible = Visible(frozenset() if backend.uploads else None)  # what may have been deleted is not found
-    store = VectorStore(loaded.contents, visible, backend.store, service.pod.uploads, backend.uploads)
+    threads = VolumeThreads(seconds)
+    store = VectorStore(loaded.contents, visible, backend.store, service.pod.uploads, backend.uploads, threads)
     with suppress(ServeError):  # a volume that fails takes no uploads, and answers all the same
-        await store.refresh()
+        await store.refresh()  # as long as one operation may take, and in the background after that
     search = Search(retrieval, loaded.contents, visible, store.own_attributes)
     return Handlers(Embedding(loaded.encoder, service.pod.embedder, retrieval), search, store)
 

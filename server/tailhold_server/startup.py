@@ -85,14 +85,14 @@ class Timeline:
         return 1000 * (self._clock() - self._zero)
 
 
-async def apart(work: Callable[[], Result]) -> Result:
+async def apart(work: Callable[[], Result], name: str = "start") -> Result:
     """The result of slow work in a thread of its own, which is left alone when this is cancelled.
 
-    A thread cannot be ended. This one holds up neither the next step nor the end of the program.
+    A thread cannot be ended. This one holds up neither what comes next nor the end of the program.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Result] = loop.create_future()
-    threading.Thread(target=_settle, args=(work, loop, done), name="start", daemon=True).start()
+    threading.Thread(target=_settle, args=(work, loop, done), name=name, daemon=True).start()
     return await done
 
 

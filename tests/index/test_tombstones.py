@@ -1,6 +1,8 @@
 """Deletions outlive snapshots: what was deleted stays so, whatever comes back."""
 
+import errno
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -77,6 +79,58 @@ def test_a_mark_that_was_spoiled_still_deletes(tmp_path: Path) -> None:
     [mark] = (tmp_path / marks.TOMBSTONES).iterdir()
     mark.write_bytes(b"\xff rubbish")
     assert read_tombstones(tmp_path).hides(document("a", "new"))
+
+
+UNREADABLE: dict[str, Callable[[Path], object]] = {
+    "a folder": lambda path: path.mkdir(),
+    "a link to itself": lambda path: path.symlink_to(path.name),
+    "a link to nothing": lambda path: path.symlink_to("nothing"),
+}
+
+
+@pytest.mark.parametrize("make", UNREADABLE.values(), ids=UNREADABLE)
+def test_an_entry_that_cannot_be_read_stops_no_deletion(
+    make: Callable[[Path], object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_tombstone(tmp_path, "s", "a", at=1.0)
+    make(tmp_path / marks.TOMBSTONES / "odd.json")
+    add_tombstone(tmp_path, "s", "b", at=2.0)
+    found = read_tombstones(tmp_path)
+    assert [found.hides(document(path, "v")) for path in "abc"] == [True, True, False]
+    assert deleted(tmp_path) == 0
+    assert capsys.readouterr().out.count("s/") == 2
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
+def test_a_mark_that_the_volume_does_not_give_still_deletes_and_is_named_once(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    add_tombstone(tmp_path, "s", "a", at=1.0)
+    restore_version(tmp_path, "s", "a", "new")
+    (mark,) = (tmp_path / marks.TOMBSTONES).iterdir()
+    read = Path.read_bytes
+
+    def fails(path: Path) -> bytes:
+        if path == mark:
+            raise OSError(number, os.strerror(number), str(path))
+        return read(path)
+
+    with monkeypatch.context() as failing:
+        failing.setattr(Path, "read_bytes", fails)
+        for _ in range(3):
+            assert read_tombstones(tmp_path).hides(document("a", "new"))
+    assert len([each for each in caplog.records if mark.name in each.getMessage()]) == 1
+    assert not read_tombstones(tmp_path).hides(document("a", "new"))
+
+
+def test_a_deletion_where_an_odd_entry_lies_is_refused_by_name(tmp_path: Path) -> None:
+    add_tombstone(tmp_path, "s", "a", at=1.0)
+    (mark,) = (tmp_path / marks.TOMBSTONES).iterdir()
+    mark.unlink()
+    mark.mkdir()
+    for change in (partial(delete, tmp_path, "s", "a", 2.0), partial(restore, tmp_path, "s", "a", Path(__file__))):
+        with pytest.raises(DeletionError, match=rf"{mark.name}.*Is a directory"):
+            change()
 
 
 def test_a_volume_without_marks_deletes_nothing(tmp_path: Path) -> None:

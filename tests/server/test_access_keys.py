@@ -1,7 +1,11 @@
 """Keys of a Secret: who is let in, what is said to others, and what becomes of keys that change."""
 
+import errno
 import hashlib
+import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +17,12 @@ from secret_folder import swap
 
 from tailhold_api.access import ApiKeys, Auth
 from tailhold_api.spec import Program
+from tailhold_server.access import keys
 from tailhold_server.access.access import Access, open_access
 from tailhold_server.access.authentication import KEPT_SECONDS
 from tailhold_server.access.caller import ANONYMOUS, Caller, caller_of
 from tailhold_server.access.keys import Keys, parse_keys
+from tailhold_server.access.watched import read_file
 from tailhold_server.errors import Failure, ServeError, StartError
 from tailhold_server.telemetry import Telemetry
 
@@ -185,6 +191,51 @@ async def test_each_entry_holds_for_its_own_client_at_once(
     assert [await lets_in(access, key) for key in (NEW, ADA, BOB)] == [True, False, False]
     assert 'tailhold_access_current{what="api_keys"} 1.0' in telemetry.text()
     assert shut_out(telemetry) == set()
+
+
+@contextmanager
+def failing(name: str) -> Iterator[None]:
+    """The volume does not give this file."""
+
+    def fails(path: Path) -> bytes:
+        if path.name == name:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return read_file(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keys, "read_file", fails)
+        yield
+
+
+@pytest.mark.parametrize("at_start", [True, False])
+async def test_an_entry_that_could_not_be_read_once_is_read_again_though_it_did_not_change(
+    at_start: bool, secret: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    telemetry = Telemetry()
+    with failing("bob") if at_start else nullcontext():
+        access = opened(secret, telemetry)
+    with failing("bob"):
+        swap(secret, ada=ADA, bob=BOB)
+        for _ in range(3):
+            await access.refresh()
+            assert [await lets_in(access, key) for key in (ADA, BOB)] == [True, False]
+    assert shut_out(telemetry) == {"bob"}
+    assert len([each for each in caplog.records if "`bob`" in each.getMessage()]) == 1, "once, not at each look"
+    await access.refresh()
+    assert await lets_in(access, BOB)
+    assert shut_out(telemetry) == set()
+
+
+async def test_a_key_that_changes_in_place_within_its_size_and_time_is_taken(tmp_path: Path) -> None:
+    """As rsync and copies that keep times leave it."""
+    folder = tmp_path / "clients"
+    folder.mkdir()
+    (folder / "ada").write_text(ADA)
+    access, before = opened(folder), (folder / "ada").stat()
+    (folder / "ada").write_text(NEW)
+    os.utime(folder / "ada", ns=(before.st_atime_ns, before.st_mtime_ns))
+    await access.refresh()
+    assert [await lets_in(access, key) for key in (ADA, NEW)] == [False, True]
 
 
 def move(folder: Path, to: Path) -> None:

@@ -128,6 +128,25 @@ def test_new_attributes_bring_back_nothing_that_was_taken_out_meanwhile(
     assert folder.corpus() == {}
 
 
+def test_a_file_that_is_taken_out_while_it_is_read_is_whole_and_not_in_the_corpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(tmp_path)
+    put(folder)
+    folder.add(NAME, Added(1))
+    names = os.listdir
+
+    def then_out(place: Any) -> list[str]:
+        found = names(place)
+        if ADDED in found:
+            assert Folder(tmp_path).take_out(NAME)
+        return found
+
+    monkeypatch.setattr(os, "listdir", then_out)
+    whole, damaged = folder.survey()
+    assert (damaged, whole[NAME].added) == ({}, None)
+
+
 async def test_a_look_that_ends_late_takes_back_no_deletion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with holding(tmp_path) as server:
         await post(server)
@@ -406,8 +425,11 @@ async def test_no_header_of_a_part_is_a_fault_of_ours(value: str) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         yield b"--x\r\ncontent-disposition: form-data; filename" + value.encode("latin-1") + b"\r\n\r\na\r\n--x--\r\n"
 
+    async def take(_: bytes) -> None:
+        pass
+
     with suppress(ServeError):  # anything else fails
-        await FormReader("multipart/form-data; boundary=x", lambda _: None).read(pieces())
+        await FormReader("multipart/form-data; boundary=x", take).read(pieces())
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-1e999", "null", "{}", '"' + "x" * 513 + '"'])

@@ -78,12 +78,17 @@ def _keys(program: Program, secrets: Path, telemetry: Telemetry, clock: Callable
         return None
     folder = secrets / program.auth.api_keys.secret_name
 
+    said = [""]
+
     def tell(keys: Keys | None) -> None:
         telemetry.show_current("api_keys", keys is not None and not lacking(keys, folder))
         if keys is not None:
             telemetry.show_shut_out(keys.shut_out)
+            if (words := lacking(keys, folder)) and words != said[0]:
+                _LOG.error("%s", words)
+            said[0] = words
 
-    watched = Watched((folder,), partial(read_keys, folder), tell, clock)
+    watched = Watched((folder,), partial(read_keys, folder), tell, clock, lambda keys: keys.is_whole)
     if not watched.value:
         raise FilesRefusedError(lacking(watched.value, folder))
     return watched

@@ -2,7 +2,6 @@
 
 import hashlib
 import hmac
-import logging
 import re
 import secrets
 from collections import defaultdict
@@ -11,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tailhold_server.access.watched import FilesRefusedError, files_of, read_file
-
-_LOG = logging.getLogger(__name__)
 
 _HASHED = "sha256:"
 _HEX = re.compile(r"[0-9a-f]{64}")
@@ -37,7 +34,9 @@ class Keys:
     nobody outside knows what is compared.
     """
 
-    def __init__(self, entries: Entries) -> None:
+    def __init__(self, entries: Entries, *, is_whole: bool = True) -> None:
+        self.is_whole = is_whole
+        """Whether every entry could be read, be it that it cannot be used."""
         self.shut_out = entries.shut_out
         self._secret = secrets.token_bytes(32)
         self._clients = {self._blinded(hashed): client for hashed, client in entries.clients.items()}
@@ -54,8 +53,8 @@ class Keys:
 
 
 def read_keys(folder: Path) -> Keys:
-    """All keys of the folder, which are logged of where they cannot be used. Raises OSError where it cannot be read."""
-    values, unread = dict[str, bytes](), dict[str, str]()
+    """All keys of the folder. Raises OSError where that cannot be read."""
+    values, unread, is_whole = dict[str, bytes](), dict[str, str](), True
     for path in files_of(folder):
         try:
             values[path.name] = read_file(path)
@@ -65,10 +64,8 @@ def read_keys(folder: Path) -> Keys:
             unread[path.name] = str(error)
         except OSError as error:
             unread[path.name] = f"the entry of client `{path.name}` cannot be read: {error.strerror}"
-    keys = Keys(parse_keys(values, unread))
-    if said := lacking(keys, folder):
-        _LOG.error("%s", said)
-    return keys
+            is_whole = False
+    return Keys(parse_keys(values, unread), is_whole=is_whole)
 
 
 def lacking(keys: Keys, folder: Path) -> str:

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 _LOG = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
-Stamp = tuple[tuple[str, int, int, int], ...]
+Stamp = tuple[tuple[str, int, int, int, int], ...]
 
 _OWN = ".."
 """How the names of kubelet's own folders and links begin."""
@@ -33,19 +33,23 @@ class Watched(Generic[Value]):
         read: Callable[[], Value],
         tell: Callable[[Value | None], None],
         clock: Callable[[], float] = time.monotonic,
+        is_whole: Callable[[Value], bool] = lambda _: True,
     ) -> None:
-        """Raises FilesRefusedError."""
+        """What is not whole is read again at the next look, though no file has changed. Raises FilesRefusedError."""
         self._folders = folders
         self._read = read
         self._tell = tell
         self._clock = clock
         self._stamp = _stamp(folders)
+        self._is_whole = is_whole
         self._is_current = True
+        self._refused = ""
         self._looked = clock()
         try:
             self.value = read()
         except OSError as error:
             raise FilesRefusedError(f"{error.filename} cannot be read: {error.strerror}") from error
+        self._is_settled = is_whole(self.value)
         tell(self.value)
 
     @property
@@ -54,23 +58,35 @@ class Watched(Generic[Value]):
         return self._clock() - self._looked
 
     def refresh(self) -> None:
-        """Look whether the files have changed, and read them if so. Any thread, one at a time."""
+        """Look whether the files have changed, or could not be read, and read them if so. Any thread, one at a time."""
         stamp, now = _stamp(self._folders), self._clock()
-        if stamp == self._stamp:
+        is_new = stamp != self._stamp
+        if not is_new and self._is_settled:
             self._looked = now if self._is_current else self._looked
             return
         self._stamp = stamp
-        where = ", ".join(map(str, self._folders))
         try:
             self.value = self._read()
         except (FilesRefusedError, OSError) as error:
-            _LOG.error("new files in %s are not taken, the old ones stay in force: %s", where, error)
-            self._is_current = False
-            self._tell(None)
+            self._refuse(error, is_new)
             return
-        self._is_current, self._looked = True, now
-        _LOG.info("new files in %s are in force", where)
+        if is_new or self._refused:
+            _LOG.info("new files in %s are in force", self._where)
+        self._is_current, self._looked, self._refused = True, now, ""
+        self._is_settled = self._is_whole(self.value)
         self._tell(self.value)
+
+    def _refuse(self, error: FilesRefusedError | OSError, is_new: bool) -> None:
+        """Said once. What could not be read may be so now; what was refused is refused until it changes."""
+        if is_new or str(error) != self._refused:
+            _LOG.error("new files in %s are not taken, the old ones stay in force: %s", self._where, error)
+        self._is_current, self._is_settled = False, isinstance(error, FilesRefusedError)
+        self._refused = str(error)
+        self._tell(None)
+
+    @property
+    def _where(self) -> str:
+        return ", ".join(map(str, self._folders))
 
 
 def read_file(path: Path) -> bytes:
@@ -95,9 +111,9 @@ def _stamp(folders: Sequence[Path]) -> Stamp:
         return ()
 
 
-def _mark(path: Path) -> tuple[str, int, int, int]:
+def _mark(path: Path) -> tuple[str, int, int, int, int]:
     try:
         facts = path.stat()
     except OSError:
-        return str(path), 0, 0, 0
-    return str(path), facts.st_mtime_ns, facts.st_ino, facts.st_size
+        return str(path), 0, 0, 0, 0
+    return str(path), facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino, facts.st_size

@@ -22,9 +22,13 @@ from tailhold_server.uploads.entry import About, Added
 from tailhold_server.uploads.folder import Batch, Folder
 from tailhold_server.uploads.incoming import Incoming
 from tailhold_server.uploads.names import staged_digest
+from tailhold_server.uploads.threads import VolumeThreads
 
 MOST_IN_BATCH = 2000
 """OpenAI's limit."""
+_PIECE_BYTES = 64 * 1024
+_GIVE_UP_SECONDS = 1.0
+"""So long who sent a file waits until nothing is left of it."""
 NOT_TAKEN = "This pipeline takes no uploads: `corpus.uploads` is not set in its spec."
 
 Value = TypeVar("Value")
@@ -40,6 +44,7 @@ class VectorStore:
         store: Path,
         uploads: Uploads | None = None,
         folder: Folder | None = None,
+        threads: VolumeThreads | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._contents = contents
@@ -47,6 +52,8 @@ class VectorStore:
         self._builds = store / "builds"
         self._uploads = uploads
         self._folder = folder
+        self._threads = threads or VolumeThreads()
+        self._refreshing: asyncio.Task[None] | None = None
         self._now = now
         self._own: Mapping[str, Attributes] = {}
         self._looks = self._last_put = 0
@@ -72,22 +79,36 @@ class VectorStore:
         """Attributes that clients gave to their files, as of the last look."""
         return self._own
 
-    async def refresh(self) -> None:
-        """Look at the uploads: what was deleted by another pod is hidden from now on."""
-        if self._folder is not None:
-            await asyncio.to_thread(self._folder.prepare, self._now())
-            await self._look()
+    async def refresh(self, seconds: float | None = None) -> None:
+        """Look at the uploads: what was deleted by another pod is hidden from now on.
+
+        One look for all who ask meanwhile; who has waited for so long is let go, and the look goes on.
+        Raises ServeError.
+        """
+        if self._folder is None:
+            return
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = self._threads.kept(self._refresh(self._folder))
+        task = self._refreshing
+        done, _ = await asyncio.wait({task}, timeout=self._threads.seconds if seconds is None else seconds)
+        if done:
+            task.result()
+
+    async def _refresh(self, folder: Folder) -> None:
+        await self._threads.run(partial(folder.prepare, self._now()), self._threads.long_seconds)
+        await self._look(self._threads.long_seconds)
 
     # Files
 
     @asynccontextmanager
     async def receiving(self) -> AsyncIterator[Incoming]:
         """A place for a file that comes. What is not kept within leaves nothing, however it ends. Raises ServeError."""
-        incoming = await asyncio.to_thread(self._received)
+        incoming = await self._threads.run(self._received)
         try:
             yield incoming
         finally:
-            await asyncio.shield(asyncio.to_thread(incoming.abandon))
+            given_up = self._threads.leave(incoming.abandon)
+            await asyncio.wait({given_up}, timeout=_GIVE_UP_SECONDS)
 
     def _received(self) -> Incoming:
         folder, most = self.folder, self.limits.max_files
@@ -97,37 +118,50 @@ class VectorStore:
         folder.prepare(self._now())
         return folder.receive()
 
+    async def write(self, incoming: Incoming, data: bytes) -> None:
+        """The next piece of a file that comes. Raises ServeError."""
+        await self._threads.run(partial(incoming.write, data))
+
     async def keep(self, incoming: Incoming, name: str, purpose: str) -> tuple[str, About]:
         """Publish what has come."""
         return await asyncio.to_thread(incoming.finish, name, purpose, int(self._now()))
 
     async def files(self) -> dict[str, About]:
         """All that were uploaded and are whole."""
-        entries = await asyncio.to_thread(self.folder.entries)
+        entries = await self._threads.run(self.folder.entries)
         return {name: each.about for name, each in entries.items()}
 
     async def file(self, name: str) -> About:
         """One of them. Raises ServeError."""
-        return _known(await asyncio.to_thread(self.folder.entry, name), "file").about
+        return _known(await self._threads.run(partial(self.folder.entry, name)), "file").about
 
     async def content(self, name: str) -> tuple[About, BinaryIO]:
-        """One of them and its bytes, for the caller to close. Raises ServeError."""
-        return _known(await asyncio.to_thread(self.folder.content, name), "file")
+        """One of them and its bytes, to be read by `pieces` and closed by `close`. Raises ServeError."""
+        return _known(await self._threads.run(partial(self.folder.content, name)), "file")
+
+    async def pieces(self, file: BinaryIO) -> AsyncIterator[bytes]:
+        """All of an open file. Raises ServeError."""
+        while data := await self._threads.run(partial(file.read, _PIECE_BYTES)):
+            yield data
+
+    def close(self, file: BinaryIO) -> None:
+        """Close it, once a read that hangs is over."""
+        self._threads.leave(file.close)
 
     async def check_there(self, name: str) -> None:
         """Raises ServeError where there is no such file, not even a damaged one."""
-        _check(await asyncio.to_thread(self.folder.is_there, name))
+        _check(await self._threads.run(partial(self.folder.is_there, name)))
 
     async def remove(self, name: str) -> None:
         """Delete it, damaged or not: nothing of it is found any more. Raises ServeError."""
-        _check(await asyncio.to_thread(self.folder.remove, name))
+        _check(await self._threads.run(partial(self.folder.remove, name)))
         await self._look()
 
     # Files of the vector store
 
     async def add(self, name: str, attributes: Attributes) -> StoredFile:
         """Make a file part of the corpus; once more changes its attributes alone. Raises ServeError."""
-        _check(await asyncio.to_thread(self._add, name, attributes))
+        _check(await self._threads.run(partial(self._add, name, attributes)))
         return await self.stored(name)
 
     def _add(self, name: str, attributes: Attributes) -> bool:
@@ -135,12 +169,12 @@ class VectorStore:
 
     async def describe(self, name: str, attributes: Attributes) -> StoredFile:
         """Change the attributes of a file of the corpus. Raises ServeError."""
-        _check(await asyncio.to_thread(self.folder.describe, name, dict(attributes)))
+        _check(await self._threads.run(partial(self.folder.describe, name, dict(attributes))))
         return await self.stored(name)
 
     async def take_out(self, name: str, closed: frozenset[str] = frozenset()) -> None:
         """Nothing of it is found any more; the file stays. Raises ServeError."""
-        if self._folder is None or not await asyncio.to_thread(self.folder.take_out, name):
+        if self._folder is None or not await self._threads.run(partial(self.folder.take_out, name)):
             source = (await self.stored(name, closed)).attributes["source"]
             raise invalid(f"`{name}` belongs to the corpus source `{source}`: take it out there", "file_id")
         await self._look()
@@ -172,7 +206,7 @@ class VectorStore:
         """Make files part of the corpus: all of them or, where one is not known, none. Raises ServeError."""
         if not 1 <= len(files) <= MOST_IN_BATCH:
             raise invalid(f"a batch has 1 to {MOST_IN_BATCH} files, not {len(files)}", "file_ids")
-        result = await asyncio.to_thread(self._add_batch, files)
+        result = await self._threads.run(partial(self._add_batch, files))
         await self._look()
         return result
 
@@ -190,7 +224,7 @@ class VectorStore:
 
     async def batch(self, name: str) -> tuple[Batch, list[StoredFile]]:
         """A batch and its files, those that were taken out since as cancelled. Raises ServeError."""
-        batch = _known(await asyncio.to_thread(self.folder.batch, name), "batch")
+        batch = _known(await self._threads.run(partial(self.folder.batch, name)), "batch")
         stored = {each.file_id: each for each in await self.all_stored()}
         gone = partial(StoredFile, filename="", state=FileState.CANCELLED, bytes=0, attributes={})
         return batch, [stored.get(each) or gone(file_id=each, created_at=batch.created_at) for each in batch.file_ids]
@@ -200,18 +234,18 @@ class VectorStore:
         batch, files = await self.batch(name)
         waiting = [each.file_id for each in files if each.state is FileState.IN_PROGRESS]
         for each in waiting:
-            await asyncio.to_thread(self.folder.take_out, each)
+            await self._threads.run(partial(self.folder.take_out, each))
         cancelled = batch.model_copy(update={"cancelled": tuple(dict.fromkeys((*batch.cancelled, *waiting)))})
-        await asyncio.to_thread(self.folder.keep_batch, name, cancelled)
+        await self._threads.run(partial(self.folder.keep_batch, name, cancelled))
         return await self.batch(name)
 
     # One look
 
-    async def _look(self) -> Seen:
+    async def _look(self, seconds: float | None = None) -> Seen:
         """What a look that began later has put is not taken back by one that ends later."""
         self._looks += 1
         number, index = self._looks, self._contents.current.index
-        seen = await asyncio.to_thread(self._seen, index)
+        seen = await self._seen(index, seconds)
         corpus = seen.corpus.keys()
         if self._folder is not None and not self.visible.knows(corpus, index):
             mask = await asyncio.to_thread(open_chunks, index, corpus)
@@ -223,10 +257,11 @@ class VectorStore:
             self.staged = staged_digest(corpus)
         return seen
 
-    def _seen(self, index: Index) -> Seen:
+    async def _seen(self, index: Index, seconds: float | None) -> Seen:
         if self._folder is None:
             return Seen(index)
-        return Seen(index, self._folder.corpus(), self._failures(index.build))
+        corpus = await self._threads.run(self._folder.corpus, seconds)
+        return Seen(index, corpus, await asyncio.to_thread(self._failures, index.build))
 
     def _failures(self, build: str) -> Mapping[str, DocumentFailure]:
         """Of the build that made the snapshot, by the ids of uploads."""

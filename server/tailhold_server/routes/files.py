@@ -13,6 +13,7 @@ from tailhold_api.sources import UPLOADS
 from tailhold_server.access.caller import Caller, caller_of
 from tailhold_server.audit.events import Action, File
 from tailhold_server.errors import Failure, ServeError, invalid
+from tailhold_server.handlers.store import VectorStore
 from tailhold_server.recording import named, record_files, uploaded
 from tailhold_server.routes.fields import FILES
 from tailhold_server.routes.multipart import KIND, FormReader
@@ -25,7 +26,6 @@ from tailhold_server.uploads.names import checked_name, shown_name
 PATH = "/v1/files"
 PURPOSES = ("assistants", "user_data")
 _BYTES = "application/octet-stream"
-_PIECE_BYTES = 64 * 1024
 _FORM = {
     "type": "object",
     "required": ["file", "purpose"],
@@ -50,7 +50,7 @@ def files_router(service: Service) -> APIRouter:
         store = service.handlers.store
         most = store.limits.max_file_mebibytes << 20
         async with store.receiving() as incoming:
-            reader = FormReader(request.headers.get("content-type", ""), limited(incoming, most))
+            reader = FormReader(request.headers.get("content-type", ""), limited(store, incoming, most))
             form = await reader.read(request.stream())
             purpose = _purpose(form.fields)
             name, about = await store.keep(incoming, checked_name(form.filename or "", "file"), purpose)
@@ -80,7 +80,7 @@ def files_router(service: Service) -> APIRouter:
         """Its bytes. A browser saves them and runs nothing of them."""
         store = service.handlers.store
         await record(request, Action.READ, uploaded(file_id, await store.file(file_id)))
-        return _Bytes(*await store.content(file_id))
+        return _Bytes(store, *await store.content(file_id))
 
     @router.delete(PATH + "/{file_id}")
     async def delete(file_id: str, request: Request) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def files_router(service: Service) -> APIRouter:
 class _Bytes(StreamingResponse):
     """An open file: whatever happens to its name meanwhile, all of it is sent."""
 
-    def __init__(self, about: About, file: BinaryIO) -> None:
+    def __init__(self, store: VectorStore, about: About, file: BinaryIO) -> None:
         name = shown_name(about.filename)
         named = f'filename="{name}"' if quote(name) == name else f"filename*=utf-8''{quote(name)}"
         headers = {
@@ -105,13 +105,15 @@ class _Bytes(StreamingResponse):
             "x-content-type-options": "nosniff",
             "content-security-policy": "sandbox",
         }
-        super().__init__(iter(partial(file.read, _PIECE_BYTES), b""), media_type=_BYTES, headers=headers)
-        self._file = file
+        super().__init__(store.pieces(file), media_type=_BYTES, headers=headers)
+        self._close = partial(store.close, file)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Closes the file, also when the client leaves."""
-        with self._file:
+        try:
             await super().__call__(scope, receive, send)
+        finally:
+            self._close()
 
 
 def uploads_open(service: Service) -> Callable[[Request], Awaitable[None]]:
@@ -145,14 +147,14 @@ def file_body(name: str, about: About) -> dict[str, Any]:
     }
 
 
-def limited(incoming: Incoming, most: int) -> Callable[[bytes], None]:
+def limited(store: VectorStore, incoming: Incoming, most: int) -> Callable[[bytes], Awaitable[None]]:
     """Writes what comes. Raises ServeError where it is too much."""
 
-    def take(data: bytes) -> None:
+    async def take(data: bytes) -> None:
         if incoming.bytes + len(data) > most:
             told = f"The file is larger than {most} bytes (`corpus.uploads.maxFileMebibytes`): split it."
             raise ServeError(Failure.TOO_LARGE, told, param="file")
-        incoming.write(data)
+        await store.write(incoming, data)
 
     return take
 

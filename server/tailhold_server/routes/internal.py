@@ -18,6 +18,8 @@ from tailhold_server.health import Verdict
 from tailhold_server.service import Service
 
 CONTENT_PATH = "/internal/content"
+_LOOK_SECONDS = 2.0
+"""Who asks what is in force waits no longer for the uploads: the operator gives up soon after."""
 OBJECTIVES_PATH = "/internal/objectives"
 M = TypeVar("M", bound=BaseModel)
 
@@ -50,7 +52,7 @@ def internal_router(service: Service, authority: Authority) -> APIRouter:
     @router.get("/v1/tuning")
     async def tuning() -> dict[str, Any]:
         """The digests and settings in force."""
-        await service.look()
+        await service.look(_LOOK_SECONDS)
         return service.tuning()
 
     @router.put(CONTENT_PATH)

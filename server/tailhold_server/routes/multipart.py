@@ -1,7 +1,6 @@
 """One file and some short fields, as `multipart/form-data`, handed on as they come."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from email.message import Message
 
@@ -34,9 +33,9 @@ class _Part:
 
 
 class FormReader:
-    """Reads one form. The file's bytes go to `take`, piece by piece, off the event loop."""
+    """Reads one form. The file's bytes go to `take`, piece by piece."""
 
-    def __init__(self, content_type: str, take: Callable[[bytes], object]) -> None:
+    def __init__(self, content_type: str, take: Callable[[bytes], Awaitable[object]]) -> None:
         self._take = take
         self._form = Form()
         self._part = _Part()
@@ -66,7 +65,7 @@ class FormReader:
                 raise invalid(f"the form cannot be read: {error}") from None
             if taken := b"".join(self._pieces):
                 self._pieces.clear()
-                await asyncio.to_thread(self._take, taken)
+                await self._take(taken)
         if not self._ended:
             raise invalid("the form is cut: its last boundary did not come")
         return self._form

@@ -29,9 +29,9 @@ async def ingest(
     while part is not None:
         document = _begun(part)
         async with store.receiving() as incoming:
-            take = limited(incoming, store.limits.max_file_mebibytes << 20)
+            take = limited(store, incoming, store.limits.max_file_mebibytes << 20)
             while (part := await _next(parts, receive_seconds)) and part.WhichOneof("part") != "document":
-                await asyncio.to_thread(take, part.data)
+                await take(part.data)
             name, about = await store.keep(incoming, document.filename, _PURPOSE)
         await record(name, about)
         kept.append(await store.add(name, convert.attributes(document)))

@@ -5,6 +5,7 @@ lock, and a file that cannot be read still deletes.
 """
 
 import hashlib
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,9 @@ from tailhold_server.snapshots.store import write_whole
 
 TOMBSTONES = "tombstones"
 _ENDING = ".json"
+_UNREAD = set[Path]()
+"""Those that the log has named."""
+_LOG = logging.getLogger(__name__)
 
 
 class Tombstone(BaseModel):
@@ -79,14 +83,14 @@ def read_tombstones(store: Path) -> Tombstones:
         names = sorted(path.stem for path in folder.iterdir() if path.suffix == _ENDING)
     except FileNotFoundError:
         return Tombstones()
-    found = ((name, _read(folder / f"{name}{_ENDING}")) for name in names)
+    found = ((name, _told(folder / f"{name}{_ENDING}")) for name in names)
     return Tombstones({name: frozenset(each.restored if each else ()) for name, each in found})
 
 
 def list_tombstones(store: Path) -> list[Tombstone]:
     """Those that say what they are of, the oldest first."""
     folder = store / TOMBSTONES
-    found = (_read(path) for path in folder.glob(f"*{_ENDING}")) if folder.is_dir() else iter(())
+    found = (_told(path) for path in folder.glob(f"*{_ENDING}")) if folder.is_dir() else iter(())
     return sorted((each for each in found if each), key=lambda each: (each.at, each.source, each.document))
 
 
@@ -109,6 +113,19 @@ def _read(path: Path) -> Tombstone | None:
         return Tombstone.model_validate_json(path.read_bytes())
     except (FileNotFoundError, ValidationError):
         return None
+
+
+def _told(path: Path) -> Tombstone | None:
+    """The same, and None for one that cannot be read, which the log names once while it is so."""
+    try:
+        read = _read(path)
+    except OSError as error:
+        if path not in _UNREAD:
+            _LOG.error("the deletion %s cannot be read and deletes every version: %s", path, error.strerror)
+        _UNREAD.add(path)
+        return None
+    _UNREAD.discard(path)
+    return read
 
 
 def _write(store: Path, tombstone: Tombstone) -> None:

@@ -94,8 +94,19 @@ def _entry(folder: int) -> Entry:
     about = read_json(About, ABOUT, folder)
     if (size := size_of(CONTENT, folder)) != about.bytes:
         raise BrokenError(f"`{CONTENT}` has {size} bytes, not {about.bytes}")
+    return Entry(about, _added(folder))
+
+
+def _added(folder: int) -> Added | None:
+    """None without a mark, also where it goes while it is read."""
     present = set(os.listdir(folder))
     if ADDED not in present:
-        return Entry(about, None)
+        return None
+    try:
+        mark = read_json(Mark, ADDED, folder)
+    except BrokenError:
+        if ADDED in os.listdir(folder):
+            raise
+        return None
     described = read_json(Described, ATTRIBUTES, folder) if ATTRIBUTES in present else Described()
-    return Entry(about, Added(read_json(Mark, ADDED, folder).created_at, described.attributes))
+    return Added(mark.created_at, described.attributes)
