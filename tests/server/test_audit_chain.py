@@ -12,66 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chains import DAY, Clock, journal, run_verify, words, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from tailhold.main import app
 from tailhold_server.audit.files import chain_files
-from tailhold_server.audit.journal import Journal, NotRecordedError
+from tailhold_server.audit.journal import NotRecordedError
 from tailhold_server.audit.record import START, Head, MalformedError, read, sealed
-from tailhold_server.audit.verify import ONLY, Report, verify
-
-DAY = 86400.0
-
-
-class Counts:
-    """Counts what it is told."""
-
-    def __init__(self) -> None:
-        self.written = 0
-        self.failed = 0
-
-    def recorded(self, records: int, seconds: float) -> None:
-        self.written += records
-
-    def not_recorded(self, records: int) -> None:
-        self.failed += records
-
-
-class Clock:
-    """Stands still until it is moved."""
-
-    def __init__(self, now: float = 1_800_000_000.0) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def journal(folder: Path, *, days: int = 365, clock: Clock | None = None, **more: Any) -> Journal:
-    about = {"pipeline": "docs", "pod": folder.name}
-    return Journal(folder, about, lambda: days, Counts(), clock=clock or Clock(), **more)
-
-
-def written(folder: Path, records: int, **more: Any) -> Head:
-    """One process: it opens, writes, and ends as it should."""
-
-    async def run() -> Head:
-        made = journal(folder, **more)
-        made.open()
-        made.start()
-        for number in range(records):
-            await made.put(lambda number=number: {"kind": "note", "number": number})  # type: ignore[misc]
-        await asyncio.to_thread(made.close)
-        return made.head
-
-    return asyncio.run(run())
-
-
-def words(report: Report) -> list[str]:
-    return [finding.words for finding in report.findings]
-
+from tailhold_server.audit.verify import ONLY, verify
 
 json_bodies = st.dictionaries(
     st.sampled_from(["kind", "a", "b", "text"]),
@@ -191,7 +139,7 @@ def test_a_chain_is_carried_on_over_processes_and_files(chain: tuple[Path, Head]
 
 def test_without_a_head_a_tail_that_is_cut_is_not_seen(chain: tuple[Path, Head], tmp_path: Path) -> None:
     """Why heads are kept elsewhere."""
-    folder = shutil.copytree(chain[0], tmp_path / "pod-a")
+    folder = shutil.copytree(chain[0], tmp_path / "docs" / "pod-a")
     chain_files(folder)[-1].unlink()
     assert verify(folder).findings == ()
     assert "its end is cut off" in words(verify(folder, {"pod-a": chain[1]}))[0]
@@ -357,7 +305,8 @@ class Uncounted:
     def not_recorded(self, records): ...
 
 async def main():
-    journal = Journal(Path(sys.argv[1]), {}, lambda: 365, Uncounted(), max_bytes=20_000)
+    about = {"pipeline": "docs", "pod": "pod-a"}
+    journal = Journal(Path(sys.argv[1]), about, lambda: 365, Uncounted(), max_bytes=20_000)
     journal.open()
     journal.start()
     async def ask(number):
@@ -404,13 +353,8 @@ def test_a_record_that_cannot_be_made_takes_no_other_with_it(tmp_path: Path) -> 
     assert verify(tmp_path).findings == ()
 
 
-def run_verify(*words: str) -> tuple[int, str]:
-    done = CliRunner().invoke(app, ["audit", "verify", *words])
-    return done.exit_code, done.output
-
-
 def test_the_command_says_where_and_by_its_exit_code(chain: tuple[Path, Head], tmp_path: Path) -> None:
-    folder, head = shutil.copytree(chain[0], tmp_path / "pod-a"), chain[1]
+    folder, head = shutil.copytree(chain[0], tmp_path / "docs" / "pod-a"), chain[1]
     seen = f"{head.sequence}:{head.hash}"
     assert run_verify(str(folder), "--head", seen)[0] == 0
     assert run_verify(str(tmp_path), "--head", f"pod-a={seen}")[0] == 0

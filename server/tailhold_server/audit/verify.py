@@ -1,11 +1,14 @@
 """Proves that the files of audit records are as they were written, or names where they are not."""
 
+import contextlib
+import stat
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tailhold_server.audit.files import SUFFIX, chain_files, left_over, lines_of
+from tailhold_server.audit.forms import misformed
 from tailhold_server.audit.record import START, VERSION, Head, MalformedError, Record, head_of, read
 
 ONLY = ""
@@ -80,11 +83,10 @@ def records_of(root: Path) -> Iterator[Record]:
     """Each record below `root` that is as it was written, chain by chain; the others are passed over."""
     for folder in sorted({file.parent for file in root.rglob(f"*{SUFFIX}")}):
         for file in chain_files(folder):
-            for line in lines_of(file):
-                try:
-                    yield read(line.removesuffix(b"\n"))
-                except MalformedError:
-                    continue
+            with contextlib.suppress(OSError):
+                for line in lines_of(file):
+                    with contextlib.suppress(MalformedError):
+                        yield read(line.removesuffix(b"\n"))
 
 
 @dataclass
@@ -110,7 +112,10 @@ class _Reader:
         files = chain_files(self.chain.folder)
         for file in files:
             self.chain.files += 1
-            self._file(file)
+            try:
+                self._file(file)
+            except OSError as error:
+                self.chain.findings.append(Finding(file, 0, _unread(file, error)))
         for name, rest in self._rests.items():
             self._unvouched(rest, is_last=name == files[-1].name)
         self._check_head()
@@ -135,11 +140,12 @@ class _Reader:
         chain = self.chain
         if words := self._misplaced(record, bad) or self._out_of_file(file, number, record):
             chain.findings.append(Finding(file, number, words))
-        if record.get("kind") == "opened":
-            self._vouch(record)
         chain.first = chain.first or record
         chain.head, chain.records = head_of(record), chain.records + 1
-        self._remember(record)
+        if words := misformed(record):
+            chain.findings.append(Finding(file, number, words))
+        else:
+            self._remember(record)
 
     def _misplaced(self, record: Record, bad: int) -> str:
         """What is wrong with a record's place; empty for nothing. The first one is looked at when all are known."""
@@ -171,7 +177,9 @@ class _Reader:
         self.chain.stopped = kind == "stopped"
         if self._head and record["seq"] == self._head.sequence:
             self._hash_there = record["hash"]
-        if kind == "begun":
+        if kind == "opened":
+            self._vouch(record)
+        elif kind == "begun":
             self.chain.interrupted[record["request"]] = record["seq"]
         elif kind == "ended":
             self.chain.interrupted.pop(record["request"], None)
@@ -209,9 +217,17 @@ class _Reader:
 def _seen_gone(record: Record) -> str:
     """What the process that wrote it saw, where it came to a folder without the records that it had written itself."""
     gone = record.get("gone")
-    if not gone:
+    if not isinstance(gone, dict):
         return ""
-    return f"; its process saw at {record['time']} that {gone['first']} to {gone['last']} had been removed while it ran"
+    said = f"{gone.get('first')} to {gone.get('last')} had been removed while it ran"
+    return f"; its process saw at {record.get('time')} that {said}"
+
+
+def _unread(file: Path, error: OSError) -> str:
+    with contextlib.suppress(OSError):
+        if not stat.S_ISREG(file.lstat().st_mode):
+            return "is no regular file: no server made it"
+    return f"cannot be read: {error.strerror}"
 
 
 def _whole(line: bytes) -> Record:
