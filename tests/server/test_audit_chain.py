@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -199,8 +200,13 @@ def test_files_older_than_they_are_to_be_kept_are_deleted_and_the_gap_is_explain
     clock.now += DAY
     head = written(folder, 1, days=3, clock=clock)
     assert not gone.exists(), "a pod that is gone cleans up no more: another one does"
-    report = verify(tmp_path, {"pod-b": head, "pod-gone": lost})
+    heads, kept = {"pod-b": head, "pod-gone": lost}, datetime.fromtimestamp(Clock().now + 3 * DAY, UTC)
+    now = datetime.fromtimestamp(clock.now, UTC)
+    report = verify(tmp_path, heads, {"pod-gone": kept}, now)
     assert report.findings == ()
+    for until in ({"pod-gone": kept + timedelta(days=9)}, {}):
+        (missed,) = words(verify(tmp_path, heads, until, now))
+        assert "the head's record 6 is not there: vouched for by a `removed` record alone" in missed
     assert report.chains[0].first is not None
     assert report.chains[0].first["seq"] > 1
     chain_files(folder)[0].unlink()
@@ -369,3 +375,47 @@ def test_the_command_says_where_and_by_its_exit_code(chain: tuple[Path, Head], t
     code, said = run_verify(str(folder), "--head", seen)
     assert code == 1
     assert f"{file.name}:2: the line does not match its hash" in said.replace("\n", "")
+
+
+def wholly_replaced(folder: Path, head: Head, removed: datetime) -> None:
+    """A chain that begins after the head that was seen, and vouches itself for all that was there."""
+    for file in chain_files(folder):
+        file.unlink()
+    opened = {"kind": "opened", "pipeline": "docs", "pod": "pod-a", "left": [], "time": "x"}
+    first, then = sealed(head, opened)
+    vouched = {"pod": "pod-a", "file": "x", "first": 1, "last": head.sequence, "lastHash": head.hash}
+    second, _ = sealed(then, {"kind": "removed", **vouched, "time": removed.isoformat()})
+    (folder / f"{head.sequence + 1:012}-x.jsonl").write_bytes(first + second)
+
+
+@pytest.mark.parametrize(
+    ("days_kept", "days_removed", "is_explained"),
+    [(None, 0, False), (365, 0, False), (365, 400, False), (30, 5, False), (30, 31, True), (30, 29.5, True)],
+)
+def test_a_chain_that_vouches_for_its_own_lost_head_is_believed_only_when_retention_has_passed(
+    tmp_path: Path, days_kept: int | None, days_removed: float, is_explained: bool
+) -> None:
+    """A `removed` record is sealed as easily as any other."""
+    folder, seen = tmp_path / "docs" / "pod-a", datetime(2026, 1, 1, tzinfo=UTC)
+    head = written(folder, 5)
+    wholly_replaced(folder, head, seen + timedelta(days=days_removed))
+    kept = {} if days_kept is None else {"pod-a": seen + timedelta(days=days_kept)}
+    found = words(verify(folder, {"pod-a": head}, kept, seen + timedelta(days=40)))
+    assert (found == []) == is_explained
+    assert is_explained or "vouched for by a `removed` record alone" in found[0]
+
+
+def test_a_head_is_not_vouched_for_by_a_record_of_another(tmp_path: Path) -> None:
+    folder = tmp_path / "docs" / "pod-a"
+    head = written(folder, 5)
+    wholly_replaced(folder, Head(head.sequence, "f" * 64), datetime(2026, 1, 1, tzinfo=UTC))
+    assert "written anew" in words(verify(folder, {"pod-a": head}))[0]
+
+
+def test_a_chain_in_another_pods_folder_is_named(chain: tuple[Path, Head], tmp_path: Path) -> None:
+    """Moved or copied, to another pod or to the like-named one of another pipeline."""
+    for there in ("docs/pod-b", "other/pod-a"):
+        folder = shutil.copytree(chain[0], tmp_path / there)
+        found = verify(folder).findings
+        assert {each.file for each in found} == set(chain_files(folder))
+        assert f"record 1 was written to a folder docs/pod-a, and lies in {there}" in found[0].words

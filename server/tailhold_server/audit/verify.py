@@ -2,11 +2,12 @@
 
 import contextlib
 import stat
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
+from tailhold_server.audit.absent import unexplained
 from tailhold_server.audit.files import SUFFIX, chain_files, left_over, lines_of
 from tailhold_server.audit.forms import misformed
 from tailhold_server.audit.record import START, VERSION, Head, MalformedError, Record, head_of, read
@@ -61,10 +62,16 @@ class Report:
         return tuple(chain.torn for chain in self.chains if chain.torn)
 
 
-def verify(root: Path, heads: Mapping[str, Head] | None = None) -> Report:
+def verify(
+    root: Path,
+    heads: Mapping[str, Head] | None = None,
+    kept: Mapping[str, datetime] | None = None,
+    now: datetime | None = None,
+) -> Report:
     """Read all chains below `root`. `heads` were seen elsewhere, by pod, `ONLY` for the pod of the only chain.
 
-    Without them a chain that was cut at its end cannot be told from one that was written no further.
+    Without them a chain that was cut at its end cannot be told from one that was written no further. `kept` says by pod
+    until when retention lets no head's record go, where that is known.
     """
     folders = sorted({file.parent for file in root.rglob(f"*{SUFFIX}")})
     wanted = dict(heads or {})
@@ -75,7 +82,10 @@ def verify(root: Path, heads: Mapping[str, Head] | None = None) -> Report:
     for reader in readers:
         _check_beginning(reader.chain, removed)
     found = [finding for reader in readers for finding in reader.chain.findings]
-    missing = _missing(root, wanted, {reader.chain.pod for reader in readers}, removed)
+    absent = (reader.chain for reader in readers if not reader.has_head)
+    gone = {pod: root for pod in wanted if pod not in {reader.chain.pod for reader in readers}}
+    places = {chain.pod: chain.folder for chain in absent} | gone
+    missing = _missing(places, wanted, lambda pod, head: unexplained(pod, head, removed, kept or {}, now or _now()))
     return Report(tuple(reader.chain for reader in readers), (*found, *missing))
 
 
@@ -103,7 +113,8 @@ class _Reader:
     def __init__(self, folder: Path, head: Head | None) -> None:
         self.chain = Chain(folder)
         self._head = head
-        self._hash_there = ""
+        self.has_head = head is None
+        """Whether the record that was seen elsewhere is there, or is known to be cut off or another one."""
         self._removed: list[Record] = []
         self._rests: dict[str, _Rest] = {}
 
@@ -142,10 +153,13 @@ class _Reader:
             chain.findings.append(Finding(file, number, words))
         chain.first = chain.first or record
         chain.head, chain.records = head_of(record), chain.records + 1
+        self._compare(record)
         if words := misformed(record):
             chain.findings.append(Finding(file, number, words))
-        else:
-            self._remember(record)
+            return
+        self._remember(record)
+        if words := self._elsewhere(record):
+            chain.findings.append(Finding(file, number, words))
 
     def _misplaced(self, record: Record, bad: int) -> str:
         """What is wrong with a record's place; empty for nothing. The first one is looked at when all are known."""
@@ -172,11 +186,19 @@ class _Reader:
             return f"record {record['seq']} follows one that says that nothing follows"
         return ""
 
+    def _elsewhere(self, record: Record) -> str:
+        """What a file that was moved or copied to another pod's folder says of itself."""
+        if record.get("kind") != "opened":
+            return ""
+        here = f"{self.chain.folder.resolve().parent.name}/{self.chain.pod}"
+        theirs = f"{record['pipeline']}/{record['pod']}"
+        if here == theirs:
+            return ""
+        return f"record {record['seq']} was written to a folder {theirs}, and lies in {here}: it was moved or copied"
+
     def _remember(self, record: Record) -> None:
         kind = record.get("kind")
         self.chain.stopped = kind == "stopped"
-        if self._head and record["seq"] == self._head.sequence:
-            self._hash_there = record["hash"]
         if kind == "opened":
             self._vouch(record)
         elif kind == "begun":
@@ -202,16 +224,22 @@ class _Reader:
         else:
             self.chain.findings += rest.bad
 
-    def _check_head(self) -> None:
+    def _compare(self, record: Record) -> None:
         chain, head = self.chain, self._head
-        if head is None:
+        if head is None or record["seq"] != head.sequence:
             return
-        if chain.head.sequence < head.sequence:
-            words = f"ends with record {chain.head.sequence}, but record {head.sequence} was there: its end is cut off"
-            chain.findings.append(Finding(chain_files(chain.folder)[-1], 0, words))
-        elif self._hash_there and self._hash_there != head.hash:
+        self.has_head = True
+        if record["hash"] != head.hash:
             words = f"record {head.sequence} is not the one that was seen before: the chain was written anew"
             chain.findings.append(Finding(chain.folder, 0, words))
+
+    def _check_head(self) -> None:
+        chain, head = self.chain, self._head
+        if head is None or chain.head.sequence >= head.sequence:
+            return
+        self.has_head = True
+        words = f"ends with record {chain.head.sequence}, but record {head.sequence} was there: its end is cut off"
+        chain.findings.append(Finding(chain_files(chain.folder)[-1], 0, words))
 
 
 def _seen_gone(record: Record) -> str:
@@ -248,11 +276,14 @@ def _check_beginning(chain: Chain, removed: Sequence[Record]) -> None:
         chain.findings.insert(0, Finding(chain_files(chain.folder)[0], 1, words))
 
 
-def _missing(root: Path, heads: Mapping[str, Head], there: set[str], removed: Sequence[Record]) -> Iterator[Finding]:
-    """Pods whose records were seen and of which no file is left, unless their deletion is recorded."""
-    last: dict[str, int] = defaultdict(int)
-    for each in removed:
-        last[each["pod"]] = max(last[each["pod"]], each["last"])
-    for pod, head in heads.items():
-        if pod not in there and last[pod] < head.sequence:
-            yield Finding(root, 0, f"no file of pod {pod or '?'} is left, but its record {head.sequence} was there")
+def _missing(
+    places: Mapping[str, Path], heads: Mapping[str, Head], why: Callable[[str, Head], str]
+) -> Iterator[Finding]:
+    """Heads whose records are not there, unless retention explains it."""
+    for pod, place in places.items():
+        if words := why(pod, heads[pod]):
+            yield Finding(place, 0, words)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
