@@ -33,7 +33,7 @@ def verify(folder: Path, heads: Iterable[str], pipeline: str, target: Target | N
     for finding in report.findings:
         print(f"BROKEN {_place(finding)}: {finding.words}", file=sys.stderr)
     for torn in report.torn:
-        print(f"{_place(torn)}: incomplete last line: the process ended while writing", file=sys.stderr)
+        print(f"{_place(torn)}: {_torn(torn)}, or somebody cut it", file=sys.stderr)
     return BROKEN if report.findings else TORN if report.torn else INTACT
 
 
@@ -51,6 +51,12 @@ def _told(chain: Chain, heads: Mapping[str, Head]) -> Iterator[str]:
 
 def _place(finding: Finding) -> str:
     return f"{finding.file}:{finding.line}" if finding.line else str(finding.file)
+
+
+def _torn(finding: Finding) -> str:
+    if finding.line:
+        return "incomplete last line: the process ended while writing"
+    return f"{finding.words}: the process ended before its first"
 
 
 def _head(text: str) -> tuple[str, Head]:

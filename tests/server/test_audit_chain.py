@@ -419,3 +419,46 @@ def test_a_chain_in_another_pods_folder_is_named(chain: tuple[Path, Head], tmp_p
         found = verify(folder).findings
         assert {each.file for each in found} == set(chain_files(folder))
         assert f"record 1 was written to a folder docs/pod-a, and lies in {there}" in found[0].words
+
+
+def test_files_that_are_emptied_are_named(chain: tuple[Path, Head], tmp_path: Path) -> None:
+    folder = shutil.copytree(chain[0], tmp_path / "docs" / "pod-a")
+    files = chain_files(folder)
+    for file in files:
+        file.write_bytes(b"")
+    report = verify(folder)
+    assert [each.file for each in (*report.findings, *report.torn)] == files
+    assert set(words(report)) == {"it is empty: no record is left in it"}
+    assert run_verify(str(folder))[0] == 1
+
+
+def test_an_empty_last_file_is_torn_and_the_next_process_vouches_for_it(tmp_path: Path) -> None:
+    """One that died after it made the file and before it wrote."""
+    folder = tmp_path / "docs" / "pod-a"
+    head = written(folder, 3)
+    empty = folder / f"{head.sequence + 1:012}-20260101T000000000000Z.jsonl"
+    empty.touch()
+    assert verify(folder).findings == ()
+    code, said = run_verify(str(folder))
+    assert code == 3
+    assert "no record is left in it: the process ended before its first" in said.replace("\n", "")
+    written(folder, 3)
+    assert (verify(folder).findings, verify(folder).torn) == ((), ())
+    empty.write_bytes(b"x")
+    assert words(verify(folder)) == ["the line is not whole"]
+
+
+def test_an_unfinished_line_may_go_with_its_file_when_retention_has_passed(tmp_path: Path) -> None:
+    """The file that vouches for it is younger."""
+    folder, clock = tmp_path / "docs" / "pod-a", Clock()
+    written(folder, 3, clock=clock)
+    (torn,) = chain_files(folder)
+    with torn.open("ab") as end:
+        end.write(b"{")
+    clock.now += 3 * DAY
+    written(folder, 3, clock=clock)
+    os.utime(torn, (clock.now - 100 * DAY,) * 2)
+    clock.now += DAY
+    written(folder, 3, days=3, clock=clock)
+    assert not torn.exists()
+    assert verify(folder).findings == ()

@@ -28,7 +28,7 @@ class Resumed:
     after: str
     """The file with the last record; empty where there is none."""
     left: tuple[dict[str, Any], ...]
-    """What stands in the files after it: no whole record, so a process ended while it wrote."""
+    """What stands in the files after it: no whole record, or nothing, so a process ended while it wrote."""
 
 
 def file_name(first: int, seconds: float) -> str:
@@ -61,7 +61,7 @@ def resume(folder: Path) -> Resumed:
     left: list[dict[str, Any]] = []
     for file in reversed(regular_files(folder)):
         record, end = last_record(text := bytes_of(file))
-        if rest := text[end:]:
+        if (rest := text[end:]) or not record:
             left.insert(0, left_over(file.name, rest))
         if record:
             return Resumed(head_of(record), file.name, tuple(left))

@@ -40,7 +40,7 @@ class Chain:
     interrupted: dict[str, int] = field(default_factory=dict)
     """Answers that began and whose end is not recorded, with the record of their beginning."""
     torn: Finding | None = None
-    """A last line that is not whole: a process ended while it wrote, or somebody cut it."""
+    """A last line that is not whole, or a last file without any: a process ended while it wrote, or somebody cut it."""
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -81,6 +81,8 @@ def verify(
     removed = [each for reader in readers for each in reader.read()]
     for reader in readers:
         _check_beginning(reader.chain, removed)
+        deleted = {each["file"] for each in removed if each["pod"] == reader.chain.pod}
+        reader.chain.findings += [each for each in reader.left_gone if each.file.name not in deleted]
     found = [finding for reader in readers for finding in reader.chain.findings]
     absent = (reader.chain for reader in readers if not reader.has_head)
     gone = {pod: root for pod in wanted if pod not in {reader.chain.pod for reader in readers}}
@@ -115,6 +117,8 @@ class _Reader:
         self._head = head
         self.has_head = head is None
         """Whether the record that was seen elsewhere is there, or is known to be cut off or another one."""
+        self.left_gone: list[Finding] = []
+        """Unfinished lines that are not there: their file may have been deleted, which a later record says."""
         self._removed: list[Record] = []
         self._rests: dict[str, _Rest] = {}
 
@@ -133,7 +137,7 @@ class _Reader:
         return self._removed
 
     def _file(self, file: Path) -> None:
-        rest = _Rest([])
+        rest, number = _Rest([]), 0
         for number, line in enumerate(lines_of(file), 1):
             try:
                 record = _whole(line)
@@ -144,6 +148,8 @@ class _Reader:
             self.chain.findings += rest.bad
             self._record(file, number, record, len(rest.bad))
             rest = _Rest([])
+        if not number:
+            rest.bad.append(Finding(file, 0, "it is empty: no record is left in it"))
         if rest.bad:
             self._rests[file.name] = rest
 
@@ -214,7 +220,7 @@ class _Reader:
             rest = self._rests.get(left["file"])
             if rest is None:
                 words = f"the unfinished line that record {opened['seq']} found here is gone"
-                self.chain.findings.append(Finding(self.chain.folder / left["file"], 0, words))
+                self.left_gone.append(Finding(self.chain.folder / left["file"], 0, words))
             elif left_over(left["file"], rest.data) == left:
                 del self._rests[left["file"]]
 
