@@ -47,20 +47,20 @@ def _chosen(folder: Path, request: str, client: str, looked: Looked) -> Iterator
     begun: dict[str, Record] = {}
     for record in records_of(folder):
         looked.at(record)
-        kind = record["kind"]
+        kind, named = record.get("kind"), str(record.get("request"))
         if kind == "ended":
-            if first := begun.pop(record["request"], None):
+            if first := begun.pop(named, None):
                 yield {"begun": _own(first), "ended": _own(record)}
         elif kind in ("begun", "search", "file") and _is_wanted(record, request, client):
             if kind == "begun":
-                begun[record["request"]] = record
+                begun[named] = record
             else:
                 yield {kind: _own(record)}
     yield from ({"begun": _own(each), "ended": None} for each in begun.values())
 
 
 def _is_wanted(record: Record, request: str, client: str) -> bool:
-    return request in ("", record.get("request")) and client in ("", record["client"])
+    return request in ("", record.get("request")) and client in ("", record.get("client"))
 
 
 def _own(record: Record) -> dict[str, Any]:
@@ -82,6 +82,15 @@ def line(cells: tuple[str, ...]) -> str:
 
 def summary(shown: Shown) -> tuple[str, ...]:
     """A row under HEADING; `-` for what a record has not."""
+    try:
+        return _summary(shown)
+    except (KeyError, TypeError, AttributeError, IndexError):  # sealed by somebody else than a server
+        (record, *_) = shown.values()
+        said = (str(record.get(name) or "-") for name in ("time", "request", "client"))
+        return (*said, "-", "-", "-", "forged?", "-")
+
+
+def _summary(shown: Shown) -> tuple[str, ...]:
     if "file" in shown:
         return _file(shown["file"])
     if "search" in shown:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from tailhold.audit import verify
 from tailhold.audit_records import HEADING
 from tailhold.main import app
 from tailhold.provision import user_target
-from tailhold.target import CommandError
-from tailhold_server.audit.record import START, sealed
+from tailhold.target import CommandError, Target
+from tailhold_server.audit.record import START, Head, sealed
 
 WHO = {"client": "desk-7", "tenant": "risk"}
 BEGUN = WHO | {
@@ -37,6 +38,10 @@ SEARCH = WHO | {"kind": "search", "request": "search-3", "revision": "r", "chunk
 FILE = WHO | {"kind": "file", "action": "deleted", "files": [{"id": "file-9", "sha256": "0"}]}
 OLD = {name: value for name, value in (BEGUN | {"request": "chatcmpl-0"}).items() if name != "model"}
 """From before records had the model."""
+
+
+HEAD = Head(8, "a" * 64)
+"""As the operator may have seen it."""
 
 
 @pytest.fixture
@@ -144,3 +149,26 @@ def test_a_cluster_that_is_not_there_is_one_message(
     assert f"KUBECONFIG is {config}" in said
     assert "--head POD=SEQ:HASH" in said
     assert "memcache" not in said
+
+
+class Cluster(Target):
+    """Answers with one pipeline."""
+
+    def get(self, *words: str) -> dict[str, Any] | None:
+        seen = {"pod": "pod-a", "sequence": 8, "hash": HEAD.hash, "at": "2026-12-03T10:10:00Z"}
+        return {"spec": {"audit": {"retentionDays": 30}}, "status": {"observedGeneration": 1, "audit": [seen]}}
+
+
+@pytest.mark.parametrize(("removed", "code"), [("2027-01-05", 0), ("2026-12-05", 1), ("9999-01-01", 1)])
+def test_the_pipeline_tells_until_when_the_heads_record_was_to_be_kept(
+    folder: Path, removed: str, code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tailhold_server.audit.verify._now", lambda: datetime(2027, 2, 1, tzinfo=UTC))
+    (old,) = folder.iterdir()
+    old.unlink()
+    first, head = sealed(HEAD, {"kind": "opened", "pipeline": "docs", "pod": "pod-a", "left": []})
+    told = {"pod": "pod-a", "file": old.name, "first": 1, "last": 8, "lastHash": HEAD.hash}
+    second, _ = sealed(head, {"kind": "removed", **told, "time": f"{removed}T00:00:00.000000Z"})
+    (folder / "000000000009-x.jsonl").write_bytes(first + second)
+    assert verify(folder, (), "team/docs", Cluster("", "")) == code
+    assert ("vouched for by a `removed` record alone, and it was to be kept" in capsys.readouterr().err) == bool(code)

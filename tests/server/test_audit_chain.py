@@ -8,70 +8,19 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from chains import DAY, Clock, journal, run_verify, words, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from tailhold.main import app
 from tailhold_server.audit.files import chain_files
-from tailhold_server.audit.journal import Journal, NotRecordedError
+from tailhold_server.audit.journal import NotRecordedError
 from tailhold_server.audit.record import START, Head, MalformedError, read, sealed
-from tailhold_server.audit.verify import ONLY, Report, verify
-
-DAY = 86400.0
-
-
-class Counts:
-    """Counts what it is told."""
-
-    def __init__(self) -> None:
-        self.written = 0
-        self.failed = 0
-
-    def recorded(self, records: int, seconds: float) -> None:
-        self.written += records
-
-    def not_recorded(self, records: int) -> None:
-        self.failed += records
-
-
-class Clock:
-    """Stands still until it is moved."""
-
-    def __init__(self, now: float = 1_800_000_000.0) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def journal(folder: Path, *, days: int = 365, clock: Clock | None = None, **more: Any) -> Journal:
-    about = {"pipeline": "docs", "pod": folder.name}
-    return Journal(folder, about, lambda: days, Counts(), clock=clock or Clock(), **more)
-
-
-def written(folder: Path, records: int, **more: Any) -> Head:
-    """One process: it opens, writes, and ends as it should."""
-
-    async def run() -> Head:
-        made = journal(folder, **more)
-        made.open()
-        made.start()
-        for number in range(records):
-            await made.put(lambda number=number: {"kind": "note", "number": number})  # type: ignore[misc]
-        await asyncio.to_thread(made.close)
-        return made.head
-
-    return asyncio.run(run())
-
-
-def words(report: Report) -> list[str]:
-    return [finding.words for finding in report.findings]
-
+from tailhold_server.audit.verify import ONLY, verify
 
 json_bodies = st.dictionaries(
     st.sampled_from(["kind", "a", "b", "text"]),
@@ -191,7 +140,7 @@ def test_a_chain_is_carried_on_over_processes_and_files(chain: tuple[Path, Head]
 
 def test_without_a_head_a_tail_that_is_cut_is_not_seen(chain: tuple[Path, Head], tmp_path: Path) -> None:
     """Why heads are kept elsewhere."""
-    folder = shutil.copytree(chain[0], tmp_path / "pod-a")
+    folder = shutil.copytree(chain[0], tmp_path / "docs" / "pod-a")
     chain_files(folder)[-1].unlink()
     assert verify(folder).findings == ()
     assert "its end is cut off" in words(verify(folder, {"pod-a": chain[1]}))[0]
@@ -251,8 +200,13 @@ def test_files_older_than_they_are_to_be_kept_are_deleted_and_the_gap_is_explain
     clock.now += DAY
     head = written(folder, 1, days=3, clock=clock)
     assert not gone.exists(), "a pod that is gone cleans up no more: another one does"
-    report = verify(tmp_path, {"pod-b": head, "pod-gone": lost})
+    heads, kept = {"pod-b": head, "pod-gone": lost}, datetime.fromtimestamp(Clock().now + 3 * DAY, UTC)
+    now = datetime.fromtimestamp(clock.now, UTC)
+    report = verify(tmp_path, heads, {"pod-gone": kept}, now)
     assert report.findings == ()
+    for until in ({"pod-gone": kept + timedelta(days=9)}, {}):
+        (missed,) = words(verify(tmp_path, heads, until, now))
+        assert "the head's record 6 is not there: vouched for by a `removed` record alone" in missed
     assert report.chains[0].first is not None
     assert report.chains[0].first["seq"] > 1
     chain_files(folder)[0].unlink()
@@ -357,7 +311,8 @@ class Uncounted:
     def not_recorded(self, records): ...
 
 async def main():
-    journal = Journal(Path(sys.argv[1]), {}, lambda: 365, Uncounted(), max_bytes=20_000)
+    about = {"pipeline": "docs", "pod": "pod-a"}
+    journal = Journal(Path(sys.argv[1]), about, lambda: 365, Uncounted(), max_bytes=20_000)
     journal.open()
     journal.start()
     async def ask(number):
@@ -404,13 +359,8 @@ def test_a_record_that_cannot_be_made_takes_no_other_with_it(tmp_path: Path) -> 
     assert verify(tmp_path).findings == ()
 
 
-def run_verify(*words: str) -> tuple[int, str]:
-    done = CliRunner().invoke(app, ["audit", "verify", *words])
-    return done.exit_code, done.output
-
-
 def test_the_command_says_where_and_by_its_exit_code(chain: tuple[Path, Head], tmp_path: Path) -> None:
-    folder, head = shutil.copytree(chain[0], tmp_path / "pod-a"), chain[1]
+    folder, head = shutil.copytree(chain[0], tmp_path / "docs" / "pod-a"), chain[1]
     seen = f"{head.sequence}:{head.hash}"
     assert run_verify(str(folder), "--head", seen)[0] == 0
     assert run_verify(str(tmp_path), "--head", f"pod-a={seen}")[0] == 0
@@ -425,3 +375,90 @@ def test_the_command_says_where_and_by_its_exit_code(chain: tuple[Path, Head], t
     code, said = run_verify(str(folder), "--head", seen)
     assert code == 1
     assert f"{file.name}:2: the line does not match its hash" in said.replace("\n", "")
+
+
+def wholly_replaced(folder: Path, head: Head, removed: datetime) -> None:
+    """A chain that begins after the head that was seen, and vouches itself for all that was there."""
+    for file in chain_files(folder):
+        file.unlink()
+    opened = {"kind": "opened", "pipeline": "docs", "pod": "pod-a", "left": [], "time": "x"}
+    first, then = sealed(head, opened)
+    vouched = {"pod": "pod-a", "file": "x", "first": 1, "last": head.sequence, "lastHash": head.hash}
+    second, _ = sealed(then, {"kind": "removed", **vouched, "time": removed.isoformat()})
+    (folder / f"{head.sequence + 1:012}-x.jsonl").write_bytes(first + second)
+
+
+@pytest.mark.parametrize(
+    ("days_kept", "days_removed", "is_explained"),
+    [(None, 0, False), (365, 0, False), (365, 400, False), (30, 5, False), (30, 31, True), (30, 29.5, True)],
+)
+def test_a_chain_that_vouches_for_its_own_lost_head_is_believed_only_when_retention_has_passed(
+    tmp_path: Path, days_kept: int | None, days_removed: float, is_explained: bool
+) -> None:
+    """A `removed` record is sealed as easily as any other."""
+    folder, seen = tmp_path / "docs" / "pod-a", datetime(2026, 1, 1, tzinfo=UTC)
+    head = written(folder, 5)
+    wholly_replaced(folder, head, seen + timedelta(days=days_removed))
+    kept = {} if days_kept is None else {"pod-a": seen + timedelta(days=days_kept)}
+    found = words(verify(folder, {"pod-a": head}, kept, seen + timedelta(days=40)))
+    assert (found == []) == is_explained
+    assert is_explained or "vouched for by a `removed` record alone" in found[0]
+
+
+def test_a_head_is_not_vouched_for_by_a_record_of_another(tmp_path: Path) -> None:
+    folder = tmp_path / "docs" / "pod-a"
+    head = written(folder, 5)
+    wholly_replaced(folder, Head(head.sequence, "f" * 64), datetime(2026, 1, 1, tzinfo=UTC))
+    assert "written anew" in words(verify(folder, {"pod-a": head}))[0]
+
+
+def test_a_chain_in_another_pods_folder_is_named(chain: tuple[Path, Head], tmp_path: Path) -> None:
+    """Moved or copied, to another pod or to the like-named one of another pipeline."""
+    for there in ("docs/pod-b", "other/pod-a"):
+        folder = shutil.copytree(chain[0], tmp_path / there)
+        found = verify(folder).findings
+        assert {each.file for each in found} == set(chain_files(folder))
+        assert f"record 1 was written to a folder docs/pod-a, and lies in {there}" in found[0].words
+
+
+def test_files_that_are_emptied_are_named(chain: tuple[Path, Head], tmp_path: Path) -> None:
+    folder = shutil.copytree(chain[0], tmp_path / "docs" / "pod-a")
+    files = chain_files(folder)
+    for file in files:
+        file.write_bytes(b"")
+    report = verify(folder)
+    assert [each.file for each in (*report.findings, *report.torn)] == files
+    assert set(words(report)) == {"it is empty: no record is left in it"}
+    assert run_verify(str(folder))[0] == 1
+
+
+def test_an_empty_last_file_is_torn_and_the_next_process_vouches_for_it(tmp_path: Path) -> None:
+    """One that died after it made the file and before it wrote."""
+    folder = tmp_path / "docs" / "pod-a"
+    head = written(folder, 3)
+    empty = folder / f"{head.sequence + 1:012}-20260101T000000000000Z.jsonl"
+    empty.touch()
+    assert verify(folder).findings == ()
+    code, said = run_verify(str(folder))
+    assert code == 3
+    assert "no record is left in it: the process ended before its first" in said.replace("\n", "")
+    written(folder, 3)
+    assert (verify(folder).findings, verify(folder).torn) == ((), ())
+    empty.write_bytes(b"x")
+    assert words(verify(folder)) == ["the line is not whole"]
+
+
+def test_an_unfinished_line_may_go_with_its_file_when_retention_has_passed(tmp_path: Path) -> None:
+    """The file that vouches for it is younger."""
+    folder, clock = tmp_path / "docs" / "pod-a", Clock()
+    written(folder, 3, clock=clock)
+    (torn,) = chain_files(folder)
+    with torn.open("ab") as end:
+        end.write(b"{")
+    clock.now += 3 * DAY
+    written(folder, 3, clock=clock)
+    os.utime(torn, (clock.now - 100 * DAY,) * 2)
+    clock.now += DAY
+    written(folder, 3, days=3, clock=clock)
+    assert not torn.exists()
+    assert verify(folder).findings == ()

@@ -86,7 +86,7 @@ async def one_fails(made: Journal, number: int) -> None:
 
 async def through(folder: Path, break_: Act, repair: Act, *, fails: bool) -> tuple[Head, Head]:
     """Three records, the damage, records that fail if they do, the repair, a last record. Heads before and after."""
-    made = Journal(folder, {"pod": folder.name}, lambda: 365, Uncounted())
+    made = Journal(folder, {"pipeline": "docs", "pod": folder.name}, lambda: 365, Uncounted())
     made.open()
     made.start()
     for number in range(3):
@@ -269,7 +269,7 @@ def mount(*words):
 async def main(claim):
     mount("-o", "size=512k", "tmpfs", claim)
     folder = Path(claim) / "docs" / "pod-a"
-    journal = Journal(folder, {}, lambda: 365, Uncounted())
+    journal = Journal(folder, {"pipeline": "docs", "pod": "pod-a"}, lambda: 365, Uncounted())
     journal.open()
     journal.start()
 

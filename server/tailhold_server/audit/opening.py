@@ -41,7 +41,7 @@ async def open_auditor(service: Service, first: Recording, settings: ServerSetti
 def _open(attempt: Callable[[], None], folder: Path, on_failure: OnFailure) -> None:
     try:
         attempt()
-    except OSError as error:
+    except Exception as error:  # whatever stands in the folder: `Continue` starts
         words = f"audit records cannot be written to {folder}: {trouble(error)}"
         if on_failure is OnFailure.REFUSE:
             raise StartError(Reason.START_FAILED, words, final=False) from error

@@ -52,14 +52,26 @@ def read(line: bytes) -> Record:
         record = orjson.loads(line)
     except ValueError:
         raise MalformedError("is no JSON") from None
-    if not isinstance(record, dict) or not isinstance(record.get("seq"), int):
+    if not isinstance(record, dict) or not _has_place(record):
         raise MalformedError("is no record")
-    if canonical(record) != line:
+    if not _is_canonical(record, line):
         raise MalformedError("is not written as records are")
     rest = {name: value for name, value in record.items() if name != "hash"}
     if record.get("hash") != hashlib.sha256(canonical(rest)).hexdigest():
         raise MalformedError("does not match its hash")
     return record
+
+
+def _has_place(record: Record) -> bool:
+    number = record.get("seq")
+    return type(number) is int and number > 0 and isinstance(record.get("prev"), str)
+
+
+def _is_canonical(record: Record, line: bytes) -> bool:
+    try:
+        return canonical(record) == line
+    except TypeError:  # it is nested deeper than orjson writes
+        return False
 
 
 def head_of(record: Mapping[str, Any]) -> Head:

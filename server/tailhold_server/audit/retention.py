@@ -9,8 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tailhold_server.audit.files import LOCK, chain_files, first_record, last_record
-from tailhold_server.audit.record import head_of
+from tailhold_server.audit.files import LOCK, bytes_of, chain_files, first_record, last_record, regular_files
+from tailhold_server.audit.record import Record, head_of
 
 
 class Removal(NamedTuple):
@@ -35,7 +35,7 @@ def removals(own: Path, before: float) -> Iterator[Removal]:
 
 
 def _old_files(folder: Path, before: float, *, all_but_newest: bool) -> Iterator[Removal]:
-    files = chain_files(folder)
+    files = regular_files(folder)
     for file in files[:-1] if all_but_newest else files:
         if file.stat().st_mtime < before and (removal := _removal(file, before)):
             yield removal
@@ -44,16 +44,24 @@ def _old_files(folder: Path, before: float, *, all_but_newest: bool) -> Iterator
 
 
 def _removal(file: Path, before: float) -> Removal | None:
-    last, _ = last_record(file)
+    last, _ = last_record(text := bytes_of(file))
     if last is None:
         told: dict[str, Any] = {"first": 0, "last": 0, "lastHash": ""}
-    elif datetime.fromisoformat(last["time"]).timestamp() >= before:
+    elif _time(last) >= before:
         return None
     else:
-        first = first_record(file)
+        first = first_record(text)
         told = {"first": first["seq"] if first else 0, "last": last["seq"], "lastHash": head_of(last).hash}
-    told |= {"pod": file.parent.name, "file": file.name, "bytes": file.stat().st_size}
+    told |= {"pod": file.parent.name, "file": file.name, "bytes": len(text)}
     return Removal(told, lambda: file.unlink(missing_ok=True))
+
+
+def _time(record: Record) -> float:
+    """0 where somebody else than a server wrote it: the file's own time decides then."""
+    try:
+        return datetime.fromisoformat(str(record.get("time"))).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 @contextmanager

@@ -1,11 +1,15 @@
 """Proves that the files of audit records are as they were written, or names where they are not."""
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+import contextlib
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
+from tailhold_server.audit.absent import unexplained
 from tailhold_server.audit.files import SUFFIX, chain_files, left_over, lines_of
+from tailhold_server.audit.forms import misformed
 from tailhold_server.audit.record import START, VERSION, Head, MalformedError, Record, head_of, read
 
 ONLY = ""
@@ -36,7 +40,7 @@ class Chain:
     interrupted: dict[str, int] = field(default_factory=dict)
     """Answers that began and whose end is not recorded, with the record of their beginning."""
     torn: Finding | None = None
-    """A last line that is not whole: a process ended while it wrote, or somebody cut it."""
+    """A last line that is not whole, or a last file without any: a process ended while it wrote, or somebody cut it."""
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -58,10 +62,16 @@ class Report:
         return tuple(chain.torn for chain in self.chains if chain.torn)
 
 
-def verify(root: Path, heads: Mapping[str, Head] | None = None) -> Report:
+def verify(
+    root: Path,
+    heads: Mapping[str, Head] | None = None,
+    kept: Mapping[str, datetime] | None = None,
+    now: datetime | None = None,
+) -> Report:
     """Read all chains below `root`. `heads` were seen elsewhere, by pod, `ONLY` for the pod of the only chain.
 
-    Without them a chain that was cut at its end cannot be told from one that was written no further.
+    Without them a chain that was cut at its end cannot be told from one that was written no further. `kept` says by pod
+    until when retention lets no head's record go, where that is known.
     """
     folders = sorted({file.parent for file in root.rglob(f"*{SUFFIX}")})
     wanted = dict(heads or {})
@@ -71,8 +81,13 @@ def verify(root: Path, heads: Mapping[str, Head] | None = None) -> Report:
     removed = [each for reader in readers for each in reader.read()]
     for reader in readers:
         _check_beginning(reader.chain, removed)
+        deleted = {each["file"] for each in removed if each["pod"] == reader.chain.pod}
+        reader.chain.findings += [each for each in reader.left_gone if each.file.name not in deleted]
     found = [finding for reader in readers for finding in reader.chain.findings]
-    missing = _missing(root, wanted, {reader.chain.pod for reader in readers}, removed)
+    absent = (reader.chain for reader in readers if not reader.has_head)
+    gone = {pod: root for pod in wanted if pod not in {reader.chain.pod for reader in readers}}
+    places = {chain.pod: chain.folder for chain in absent} | gone
+    missing = _missing(places, wanted, lambda pod, head: unexplained(pod, head, removed, kept or {}, now or _now()))
     return Report(tuple(reader.chain for reader in readers), (*found, *missing))
 
 
@@ -80,11 +95,10 @@ def records_of(root: Path) -> Iterator[Record]:
     """Each record below `root` that is as it was written, chain by chain; the others are passed over."""
     for folder in sorted({file.parent for file in root.rglob(f"*{SUFFIX}")}):
         for file in chain_files(folder):
-            for line in lines_of(file):
-                try:
-                    yield read(line.removesuffix(b"\n"))
-                except MalformedError:
-                    continue
+            with contextlib.suppress(OSError):
+                for line in lines_of(file):
+                    with contextlib.suppress(MalformedError):
+                        yield read(line.removesuffix(b"\n"))
 
 
 @dataclass
@@ -101,7 +115,10 @@ class _Reader:
     def __init__(self, folder: Path, head: Head | None) -> None:
         self.chain = Chain(folder)
         self._head = head
-        self._hash_there = ""
+        self.has_head = head is None
+        """Whether the record that was seen elsewhere is there, or is known to be cut off or another one."""
+        self.left_gone: list[Finding] = []
+        """Unfinished lines that are not there: their file may have been deleted, which a later record says."""
         self._removed: list[Record] = []
         self._rests: dict[str, _Rest] = {}
 
@@ -110,14 +127,17 @@ class _Reader:
         files = chain_files(self.chain.folder)
         for file in files:
             self.chain.files += 1
-            self._file(file)
+            try:
+                self._file(file)
+            except OSError as error:
+                self.chain.findings.append(Finding(file, 0, _unread(file, error)))
         for name, rest in self._rests.items():
             self._unvouched(rest, is_last=name == files[-1].name)
         self._check_head()
         return self._removed
 
     def _file(self, file: Path) -> None:
-        rest = _Rest([])
+        rest, number = _Rest([]), 0
         for number, line in enumerate(lines_of(file), 1):
             try:
                 record = _whole(line)
@@ -128,6 +148,8 @@ class _Reader:
             self.chain.findings += rest.bad
             self._record(file, number, record, len(rest.bad))
             rest = _Rest([])
+        if not number:
+            rest.bad.append(Finding(file, 0, "it is empty: no record is left in it"))
         if rest.bad:
             self._rests[file.name] = rest
 
@@ -135,11 +157,15 @@ class _Reader:
         chain = self.chain
         if words := self._misplaced(record, bad) or self._out_of_file(file, number, record):
             chain.findings.append(Finding(file, number, words))
-        if record.get("kind") == "opened":
-            self._vouch(record)
         chain.first = chain.first or record
         chain.head, chain.records = head_of(record), chain.records + 1
+        self._compare(record)
+        if words := misformed(record):
+            chain.findings.append(Finding(file, number, words))
+            return
         self._remember(record)
+        if words := self._elsewhere(record):
+            chain.findings.append(Finding(file, number, words))
 
     def _misplaced(self, record: Record, bad: int) -> str:
         """What is wrong with a record's place; empty for nothing. The first one is looked at when all are known."""
@@ -166,12 +192,22 @@ class _Reader:
             return f"record {record['seq']} follows one that says that nothing follows"
         return ""
 
+    def _elsewhere(self, record: Record) -> str:
+        """What a file that was moved or copied to another pod's folder says of itself."""
+        if record.get("kind") != "opened":
+            return ""
+        here = f"{self.chain.folder.resolve().parent.name}/{self.chain.pod}"
+        theirs = f"{record['pipeline']}/{record['pod']}"
+        if here == theirs:
+            return ""
+        return f"record {record['seq']} was written to a folder {theirs}, and lies in {here}: it was moved or copied"
+
     def _remember(self, record: Record) -> None:
         kind = record.get("kind")
         self.chain.stopped = kind == "stopped"
-        if self._head and record["seq"] == self._head.sequence:
-            self._hash_there = record["hash"]
-        if kind == "begun":
+        if kind == "opened":
+            self._vouch(record)
+        elif kind == "begun":
             self.chain.interrupted[record["request"]] = record["seq"]
         elif kind == "ended":
             self.chain.interrupted.pop(record["request"], None)
@@ -184,7 +220,7 @@ class _Reader:
             rest = self._rests.get(left["file"])
             if rest is None:
                 words = f"the unfinished line that record {opened['seq']} found here is gone"
-                self.chain.findings.append(Finding(self.chain.folder / left["file"], 0, words))
+                self.left_gone.append(Finding(self.chain.folder / left["file"], 0, words))
             elif left_over(left["file"], rest.data) == left:
                 del self._rests[left["file"]]
 
@@ -194,24 +230,38 @@ class _Reader:
         else:
             self.chain.findings += rest.bad
 
-    def _check_head(self) -> None:
+    def _compare(self, record: Record) -> None:
         chain, head = self.chain, self._head
-        if head is None:
+        if head is None or record["seq"] != head.sequence:
             return
-        if chain.head.sequence < head.sequence:
-            words = f"ends with record {chain.head.sequence}, but record {head.sequence} was there: its end is cut off"
-            chain.findings.append(Finding(chain_files(chain.folder)[-1], 0, words))
-        elif self._hash_there and self._hash_there != head.hash:
+        self.has_head = True
+        if record["hash"] != head.hash:
             words = f"record {head.sequence} is not the one that was seen before: the chain was written anew"
             chain.findings.append(Finding(chain.folder, 0, words))
+
+    def _check_head(self) -> None:
+        chain, head = self.chain, self._head
+        if head is None or chain.head.sequence >= head.sequence:
+            return
+        self.has_head = True
+        words = f"ends with record {chain.head.sequence}, but record {head.sequence} was there: its end is cut off"
+        chain.findings.append(Finding(chain_files(chain.folder)[-1], 0, words))
 
 
 def _seen_gone(record: Record) -> str:
     """What the process that wrote it saw, where it came to a folder without the records that it had written itself."""
     gone = record.get("gone")
-    if not gone:
+    if not isinstance(gone, dict):
         return ""
-    return f"; its process saw at {record['time']} that {gone['first']} to {gone['last']} had been removed while it ran"
+    said = f"{gone.get('first')} to {gone.get('last')} had been removed while it ran"
+    return f"; its process saw at {record.get('time')} that {said}"
+
+
+def _unread(file: Path, error: OSError) -> str:
+    with contextlib.suppress(OSError):
+        if not stat.S_ISREG(file.lstat().st_mode):
+            return "is no regular file: no server made it"
+    return f"cannot be read: {error.strerror}"
 
 
 def _whole(line: bytes) -> Record:
@@ -232,11 +282,14 @@ def _check_beginning(chain: Chain, removed: Sequence[Record]) -> None:
         chain.findings.insert(0, Finding(chain_files(chain.folder)[0], 1, words))
 
 
-def _missing(root: Path, heads: Mapping[str, Head], there: set[str], removed: Sequence[Record]) -> Iterator[Finding]:
-    """Pods whose records were seen and of which no file is left, unless their deletion is recorded."""
-    last: dict[str, int] = defaultdict(int)
-    for each in removed:
-        last[each["pod"]] = max(last[each["pod"]], each["last"])
-    for pod, head in heads.items():
-        if pod not in there and last[pod] < head.sequence:
-            yield Finding(root, 0, f"no file of pod {pod or '?'} is left, but its record {head.sequence} was there")
+def _missing(
+    places: Mapping[str, Path], heads: Mapping[str, Head], why: Callable[[str, Head], str]
+) -> Iterator[Finding]:
+    """Heads whose records are not there, unless retention explains it."""
+    for pod, place in places.items():
+        if words := why(pod, heads[pod]):
+            yield Finding(place, 0, words)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
