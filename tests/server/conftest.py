@@ -43,7 +43,8 @@ def chained(tmp_path: Path) -> Any:
         def not_recorded(self, records: int) -> None: ...
 
     def make(root: Path = tmp_path) -> ChainAuditor:
-        journal = Journal(root / "docs" / "pod", {}, lambda: 365, Uncounted())
+        about = {"pipeline": "docs", "pod": "pod"}
+        journal = Journal(root / "docs" / "pod", about, lambda: 365, Uncounted())
         journal.open()
         journal.start()
         return ChainAuditor(journal, "p" * 64)

@@ -259,8 +259,9 @@ def test_a_running_server_refuses_while_its_folder_is_away_and_goes_on_when_it_i
     shutil.rmtree(folder)
     assert ask(program, stream=streamed).status_code == 200
     assert program.stop() == 0
-    (finding,) = verify(folder, {ONLY: Head(**head)}).findings
+    finding, missed = verify(folder, {ONLY: Head(**head)}).findings
     assert f"1 to {head['sequence']} had been removed while it ran" in finding.words
+    assert f"is left with its record {head['sequence']}" in missed.words
     log = program.log.read_text()
     assert log.count("audit records cannot be written to") == 1
     assert "never retrieved" not in log
