@@ -28,6 +28,7 @@ from tailhold_server.rpc.server import RpcServer
 from tailhold_server.service import Service
 from tailhold_server.settings import ServerSettings
 from tailhold_server.start import Started, start
+from tailhold_server.startup import left
 
 _LOG = logging.getLogger(__name__)
 
@@ -276,4 +277,4 @@ def run(
     async def program() -> int:
         return await Program(pod, content, settings, address, refresh, announce, objectives).run()
 
-    return uvloop.run(program())
+    return left(uvloop.run(program()))

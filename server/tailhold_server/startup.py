@@ -2,16 +2,22 @@
 
 import asyncio
 import concurrent.futures
+import logging
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar
+from weakref import WeakSet
 
 from tailhold_server.health import Phase
 
 Result = TypeVar("Result")
+_APART: "WeakSet[threading.Thread]" = WeakSet()
+"""Threads of `apart`."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +98,24 @@ async def apart(work: Callable[[], Result], name: str = "start") -> Result:
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Result] = loop.create_future()
-    threading.Thread(target=_settle, args=(work, loop, done), name=name, daemon=True).start()
+    thread = threading.Thread(target=_settle, args=(work, loop, done), name=name, daemon=True)
+    _APART.add(thread)
+    thread.start()
     return await done
+
+
+def left(code: int) -> int:
+    """The exit code of a program that has ended all that it can.
+
+    Where a thread still works apart, the process ends here and now: at the interpreter's end the C++ of a library that
+    is being loaded would abort, with another code.
+    """
+    if any(thread.is_alive() for thread in _APART):
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
+    return code
 
 
 def _settle(work: Callable[[], Result], loop: asyncio.AbstractEventLoop, done: "asyncio.Future[Result]") -> None:

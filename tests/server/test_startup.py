@@ -1,6 +1,9 @@
 """The order of a start, its times, and how it fails."""
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -188,3 +191,26 @@ def test_files_are_read_ahead_unless_they_would_push_each_other_out(tmp_path: An
         path.write_bytes(b"x" * 1000)
     assert read_ahead(files, 2000) == 2000
     assert read_ahead(files, 1999) == 0
+
+
+@pytest.mark.parametrize(("work", "told"), [("never.wait", ""), ("int", "the end of the interpreter")])
+def test_a_program_ends_with_its_code_also_where_a_thread_still_works(work: str, told: str) -> None:
+    """What the interpreter does at its end is left out then: a thread in C++ would abort it."""
+    program = f"""
+import asyncio, atexit, sys, threading
+from tailhold_server.startup import apart, left
+never = threading.Event()
+async def main():
+    work = asyncio.ensure_future(apart({work}))
+    await asyncio.sleep(0)
+    if not never.wait(0.2) and {work!r} == "int":
+        await work
+    return 7
+atexit.register(print, "the end of the interpreter")
+sys.exit(left(asyncio.run(main())))
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stdout.strip()) == (7, told), ended.stderr
