@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from tests.index.test_snapshots import VOCABULARY, seal
 from tests.index.test_structure import COUNT, DIMENSION, VECTORS, contents
@@ -30,7 +31,7 @@ from tailhold_server.testing import StandInEncoder
 
 KINDS = (IndexKind.FLAT, IndexKind.HNSW, IndexKind.IVFPQ)
 MEMORY_BYTES = 6 << 30
-"""A length that a file chose would run into it."""
+"""More than the process has when it begins: a length that a file chose would run into it."""
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +75,8 @@ def serve(index: Index) -> None:
 def mutate(source: str, store: str, kind: str, seeds: range, pipe: Connection) -> None:
     """In the child: counts of what came of it, or the seed and the error that must not be."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    most = psutil.Process().memory_info().vms + MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     seen: Counter[str] = Counter()
     opening, root = Opening(partial(snapshot_folder, Path(store)), searcher), Path(store) / "snapshots"
     for seed in seeds:

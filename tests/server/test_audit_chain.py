@@ -301,6 +301,26 @@ def test_a_disk_that_fails_loses_nobodys_trust(
     assert len([each for each in caplog.records if "cannot be written" in each.message]) == 1
 
 
+def test_a_file_that_its_server_takes_away_meanwhile_is_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server whose disk fails makes a file and takes it away again, also between a listing and a look."""
+    folder = tmp_path / "pod-a"
+
+    async def run() -> None:
+        made = journal(folder)
+        made.open()
+        made.start()
+        await made.put(lambda: {"kind": "note", "number": 1})
+        await asyncio.to_thread(made.close)
+
+    asyncio.run(run())
+    gone = folder / "000000000009-20270115T080000000000Z.jsonl"
+    monkeypatch.setattr("tailhold_server.audit.verify.chain_files", lambda at: [*chain_files(at), gone])
+    (chain,) = verify(folder).chains
+    assert (chain.findings, chain.torn, chain.files) == ([], None, 1)
+
+
 ENDLESS = """
 import asyncio, sys
 from pathlib import Path

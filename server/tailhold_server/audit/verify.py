@@ -124,15 +124,17 @@ class _Reader:
 
     def read(self) -> list[Record]:
         """All files. Returns the records of deletions."""
-        files = chain_files(self.chain.folder)
-        for file in files:
-            self.chain.files += 1
+        last = ""
+        for file in chain_files(self.chain.folder):
             try:
                 self._file(file)
+            except FileNotFoundError:  # its server took it away, and what it may have held is missed by its numbers
+                continue
             except OSError as error:
                 self.chain.findings.append(Finding(file, 0, _unread(file, error)))
+            self.chain.files, last = self.chain.files + 1, file.name
         for name, rest in self._rests.items():
-            self._unvouched(rest, is_last=name == files[-1].name)
+            self._unvouched(rest, is_last=name == last)
         self._check_head()
         return self._removed
 
