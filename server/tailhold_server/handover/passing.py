@@ -81,8 +81,8 @@ class Passing:
     async def _whole(self, reply: Reply, marks: Marks, began: float, deadline: asyncio.Timeout) -> None:
         """All of it is there before any of it is sent."""
         deadline.reschedule(None)  # it is worked on, and gives signs
-        answer, _, ending = (await _read(reply)).rpartition(b"\n" + TRAILER)
-        told = _ended(ending)
+        answer, line, ending = (await _read(reply)).rpartition(b"\n" + TRAILER)
+        told = _ended(line.lstrip() + ending)
         marks.found, marks.first_token, marks.longest_gap = _at(began, told.found), _at(began, told.first), told.gap
         marks.finished = time.monotonic()
         body = answer.lstrip(HEARTBEAT)
@@ -111,7 +111,7 @@ class Passing:
                 await self._pass_on(whole)
                 listening.taken()
         listening.ended()
-        self.asking.spend(_ended(rest.removeprefix(TRAILER)).used)
+        self.asking.spend(_ended(rest).used)
         await self.send({"type": "http.response.body", "body": b""})
         self.asking.passed_on()
 
@@ -147,9 +147,9 @@ def _accepted(reply: Reply) -> Told:
     return told
 
 
-def _ended(ending: bytes) -> Told:
+def _ended(line: bytes) -> Told:
     """What it tells at the end. Raises CandidateError where it does not, or where the answer failed."""
-    told = read_told(ending)
+    told = read_told(line.removeprefix(TRAILER)) if line.startswith(TRAILER) else None
     if told is None:
         raise CandidateError(Outcome.TRUNCATED, "the end is missing")
     if told.outcome != "ok":
