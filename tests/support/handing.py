@@ -27,6 +27,7 @@ from tailhold_server.protocol import Protocol
 from tailhold_server.settings import ServerSettings
 from tailhold_server.testing import StandInEngine
 
+PATH = "/v1/chat/completions"
 PIPELINE = "team/docs"
 KEY = OKPKey.generate_key("Ed25519")
 CANDIDATE = "c" * 10 + "-" + "d" * 10

@@ -8,22 +8,31 @@ _WHOLE = 100_000_000
 
 
 class Split:
-    """After each request, those handed over differ by less than one from the sum of the weights.
+    """After each request, those handed over differ by less than one from the sum of the weights. And each request is
+    one of them with just its weight's chance, so that clients who take turns are not sorted by side.
 
-    Within that, chance decides: clients whose requests take turns would else send all of one kind to one side.
+    Chromy's sequential sampling (1979): the number handed over is the sum's whole part, or one ahead of it, with the
+    chance that the sum's fraction has.
     """
 
     def __init__(self, draw: Callable[[int], int] | None = None) -> None:
         """`draw(n)` gives a number from 0 to n - 1."""
         self._draw = draw or random.Random().randrange  # noqa: S311  nobody gains by guessing it
-        self._owed = 0
+        self._fraction = 0
+        self._is_ahead = False
 
     def takes(self, weight_percent: float) -> bool:
         """Whether the next request is handed over."""
         step = round(weight_percent * _WHOLE / 100)
+        before = self._fraction
         if step == 0:
             return False
-        owed = self._owed + step
-        taken = owed >= _WHOLE or (owed > 0 and self._draw(_WHOLE) < owed)
-        self._owed = owed - _WHOLE if taken else owed
+        if before + step < _WHOLE:
+            self._fraction = before + step
+            taken = not self._is_ahead and self._draw(_WHOLE - before) < step
+            self._is_ahead = self._is_ahead or taken
+        else:
+            self._fraction = before + step - _WHOLE
+            taken = not self._is_ahead or self._draw(before) < self._fraction
+            self._is_ahead = self._is_ahead and taken
         return taken
