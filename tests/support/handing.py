@@ -118,23 +118,26 @@ class Side:
         headers = {"authorization": f"Bearer {key or token()}"}
         return await self.running.internal.put("/internal/handover", content=dump(handover), headers=headers)
 
-    async def hand_to(
-        self, *ports: int, weight: float = 100, revision: str = CANDIDATE, patience: int = 30000, name: str = ""
-    ) -> None:
+    async def hand_to(self, *ports: int, **more: Any) -> None:
         """Hand over to what listens on these ports of loopback."""
-        candidates = tuple(
-            Candidate(pod=f"candidate-{at}", ip="127.0.0.1", port=port, server_name=name)
-            for at, port in enumerate(ports)
-        )
-        told = Handover(
-            weight_percent=weight,
-            revision=revision,
-            candidates=candidates,
-            patience_milliseconds=patience,
-            token=token(handover_audience(PIPELINE)),
-        )
-        answer = await self.tell(told)
+        answer = await self.tell(handover_to(*ports, **more))
         assert answer.status_code == 200, answer.text
+
+
+def handover_to(
+    *ports: int, weight: float = 100, revision: str = CANDIDATE, patience: int = 30000, name: str = ""
+) -> Handover:
+    """What the operator tells, for candidates on these ports of loopback."""
+    candidates = tuple(
+        Candidate(pod=f"candidate-{at}", ip="127.0.0.1", port=port, server_name=name) for at, port in enumerate(ports)
+    )
+    return Handover(
+        weight_percent=weight,
+        revision=revision,
+        candidates=candidates,
+        patience_milliseconds=patience,
+        token=token(handover_audience(PIPELINE)),
+    )
 
 
 @asynccontextmanager

@@ -1,5 +1,6 @@
 """Connections to candidates: kept open, checked where they speak TLS, and closed where a client leaves."""
 
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,7 +15,19 @@ from tailhold_api.handover import Candidate
 from tailhold_server.handover.outcomes import CandidateError, Outcome
 from tailhold_server.handover.wire import Sent
 
-_CONNECT_SECONDS = 2.0
+_CONNECT_SECONDS = 10.0
+_DEAD_MILLISECONDS = 5000
+"""A host that acknowledges nothing for so long is gone. The kernel's own clock: that of a busy event loop would call a
+candidate dead that has answered."""
+_SYN_TRIES = 2
+"""After the first: a host that is gone is known after 7 s."""
+_OPTIONS = (
+    (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
+    (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 5),
+    (socket.IPPROTO_TCP, "TCP_KEEPINTVL", 2),
+    (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", _DEAD_MILLISECONDS),
+    (socket.IPPROTO_TCP, "TCP_SYNCNT", _SYN_TRIES),
+)
 _KEPT_SECONDS = 30.0
 """An idle connection is kept so long. Candidates keep theirs longer: none is closed where we are about to use it."""
 CANDIDATE_KEEPS_SECONDS = 75
@@ -109,7 +122,7 @@ class Carrier:
             seen = aiohttp.TraceConfig()
             seen.on_connection_reuseconn.append(_reused)
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_SECONDS),
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_SECONDS, socket_factory=_socket),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 skip_auto_headers=_NONE_OF_ITS_OWN,
@@ -119,6 +132,16 @@ class Carrier:
                 trace_configs=[seen],
             )
         return self._session
+
+
+def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A host that vanishes is noticed, also while an answer is waited for and nothing is sent."""
+    family, kind, protocol = address[:3]
+    made = socket.socket(family, kind, protocol)
+    for level, name, value in _OPTIONS:
+        if hasattr(socket, name):  # not every system has all of them
+            made.setsockopt(level, getattr(socket, name), value)
+    return made
 
 
 async def _reused(_: aiohttp.ClientSession, context: Any, __: aiohttp.TraceConnectionReuseconnParams) -> None:
