@@ -1,12 +1,13 @@
 """What is seen of the cluster, as values that decisions are made of."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from tailhold_api import names
+from tailhold_api.handover import Candidate, Handover
 from tailhold_api.slo import Objectives
 from tailhold_api.status import CapacityStatus, Progress, StartPhase
 from tailhold_operator.kinds import Manifest, Ref, label_of, uid_of
@@ -69,6 +70,8 @@ class Pod:
     """What an Event warns of: why its containers are not made."""
     server_name: str = ""
     """The name in its certificate, where its internal port speaks TLS; else empty."""
+    client_name: str = ""
+    """The name in its certificate, where clients and pods that hand over have to speak TLS; else empty."""
 
     @property
     def is_held_up(self) -> bool:
@@ -153,6 +156,8 @@ class Report:
     """Digest of the documents that clients added, empty for none; None of a pod that takes no uploads."""
     objectives: Objectives | None = None
     """What it counts; None of a server that counts none."""
+    handover: Handover | None = None
+    """What it hands over, and to whom; without the token. None where it answers everything itself."""
 
 
 @dataclass(frozen=True)
@@ -231,6 +236,7 @@ def read_pod(manifest: Manifest) -> Pod:
         refused=_refused(status),
         ending=_ending(first),
         server_name=_server_name(manifest),
+        client_name=_client_name(manifest),
     )
 
 
@@ -298,11 +304,26 @@ def _ending(container: Mapping[str, Any]) -> Ending | None:
     )
 
 
+def as_candidate(pod: Pod) -> Candidate:
+    """The pod as others hand requests over to it. Raises pydantic.ValidationError for one without an address."""
+    return Candidate(pod=pod.name, ip=pod.ip, server_name=pod.client_name)
+
+
 def _server_name(pod: Manifest) -> str:
-    containers = (pod.get("spec") or {}).get("containers") or ()
-    probes = ((each.get("readinessProbe") or {}).get("httpGet") or {} for each in containers)
-    if not any(each.get("scheme") == "HTTPS" for each in probes):
-        return ""
+    probes = ((each.get("readinessProbe") or {}).get("httpGet") or {} for each in _containers(pod))
+    return _service_host(pod) if any(each.get("scheme") == "HTTPS" for each in probes) else ""
+
+
+def _client_name(pod: Manifest) -> str:
+    ports = (port for each in _containers(pod) for port in each.get("ports") or ())
+    return _service_host(pod) if any(port.get("name") == "https" for port in ports) else ""
+
+
+def _containers(pod: Manifest) -> Sequence[Manifest]:
+    return (pod.get("spec") or {}).get("containers") or ()
+
+
+def _service_host(pod: Manifest) -> str:
     return names.service_host(label_of(pod, names.LABEL_INSTANCE), pod["metadata"].get("namespace", ""))
 
 

@@ -10,6 +10,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from tailhold_api import codec, names
+from tailhold_api.handover import Handover, handover_audience
 from tailhold_api.parts import ContentPart
 from tailhold_api.slo import Objectives
 from tailhold_api.status import Progress, StartPhase
@@ -65,6 +66,9 @@ class Pods(Protocol):
     async def tell(self, pod: Pod, objectives: Objectives, audience: str) -> Answer:
         """Have a server count these."""
 
+    async def hand_over(self, pod: Pod, handover: Handover, audience: str) -> Answer:
+        """Have a server hand this over for the next 10 s. The token that candidates ask for is added here."""
+
 
 class HttpPods:
     """Pods that are reached by their addresses."""
@@ -98,6 +102,11 @@ class HttpPods:
         """Have a server count these."""
         return await self._put(pod, "/internal/objectives", objectives, audience, _ASK)
 
+    async def hand_over(self, pod: Pod, handover: Handover, audience: str) -> Answer:
+        """Have a server hand this over for the next 10 s, with a token for the candidates."""
+        proof = {} if handover.is_over else {"token": self._token(handover_audience(audience))}
+        return await self._put(pod, "/internal/handover", handover.model_copy(update=proof), audience, _ASK)
+
     async def _put(self, pod: Pod, path: str, part: BaseModel, audience: str, patience: httpx.Timeout) -> Answer:
         headers = {"Authorization": f"Bearer {self._token(audience)}", "Content-Type": "application/json"}
         url, body = _address(pod, path), codec.dump(part)
@@ -130,7 +139,16 @@ def _report(told: Mapping[str, Any]) -> Report:
         rates=told["rates"] if isinstance(told.get("rates"), dict) else {},
         audit=_chain_head(told.get("audit")),
         objectives=_objectives(told),
+        handover=_handover(told.get("handover")),
     )
+
+
+def _handover(told: object) -> Handover | None:
+    """What cannot be understood is none of ours: the pod is told anew, and it expires in any case."""
+    try:
+        return codec.load_lenient(Handover, told) if told else None
+    except ValidationError:
+        return None
 
 
 def _objectives(told: Mapping[str, Any]) -> Objectives | None:

@@ -1,6 +1,7 @@
 """Stand-ins that ship with the product: an API server in memory, and the controllers and pods around it."""
 
 import copy
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tailhold_api import codec, names
+from tailhold_api.handover import Handover
 from tailhold_api.parts import ContentPart
 from tailhold_api.slo import Objectives
 from tailhold_api.status import StartPhase
@@ -246,8 +248,9 @@ class FakeControllers:
             ended = {"exitCode": fate.exit_code, "reason": "Error", "message": json.dumps(fate.ending)}
             container["lastState"] = {"terminated": ended}
         ready = {"type": "Ready", "status": "True" if fate.ready else "False"}
-        name = pod["metadata"]["name"]
-        return {"phase": "Running", "podIP": name, "conditions": [ready], "containerStatuses": [container]}
+        digits = hashlib.sha256(pod["metadata"]["name"].encode()).digest()
+        address = f"10.{digits[0]}.{digits[1]}.{digits[2]}"
+        return {"phase": "Running", "podIP": address, "conditions": [ready], "containerStatuses": [container]}
 
     def _finish(self, job: Manifest) -> None:
         fate = self.fate(job)
@@ -298,6 +301,8 @@ class FakePods:
         self.pushed: list[str] = []
         self.objectives: dict[str, Objectives] = {}
         """What each pod counts, by its UID."""
+        self.handovers: dict[str, Handover] = {}
+        """What each pod was told last to hand over, by its UID. It does not expire by itself: no time passes here."""
         self.latencies: dict[str, Mapping[float, float]] = {}
 
     async def report(self, pod: Pod) -> Report | None:
@@ -320,6 +325,7 @@ class FakePods:
             audit=self.audit.get(pod.name),
             uploads=self.uploads.get(pod.name, self.uploads.get("")),
             objectives=self.objectives.get(pod.uid, Objectives(objectives=())),
+            handover=self._in_force(pod),
         )
 
     async def progress(self, pod: Pod) -> Mapping[str, Any] | None:
@@ -347,6 +353,17 @@ class FakePods:
             return Unanswered("no answer")
         self.objectives[pod.uid] = objectives
         return Taken()
+
+    async def hand_over(self, pod: Pod, handover: Handover, audience: str) -> Answer:
+        """Have a server hand this over."""
+        if pod.name in self.deaf:
+            return Unanswered("no answer")
+        self.handovers[pod.uid] = handover
+        return Taken()
+
+    def _in_force(self, pod: Pod) -> Handover | None:
+        told = self.handovers.get(pod.uid)
+        return None if told is None or told.is_over else told
 
     def _mounted(self, pod: Pod) -> ContentPart:
         data = self._config(pod, "content")["data"]["content.json"]

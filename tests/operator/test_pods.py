@@ -7,9 +7,11 @@ import httpx
 import pytest
 from joserfc.jwk import OKPKey
 
+from tailhold_api import codec
+from tailhold_api.handover import Candidate, Handover
 from tailhold_api.parts import ContentPart
 from tailhold_api.status import StartPhase
-from tailhold_operator.observe import Pod, Report, read_pod
+from tailhold_operator.observe import Pod, Report, as_candidate, read_pod
 from tailhold_operator.pods import Answer, Declined, HttpPods, Taken, Unanswered
 from tailhold_operator.testing import FakeClock, FakeCluster
 from tailhold_operator.tokens import Signer, read_signer
@@ -114,6 +116,60 @@ async def test_a_pod_with_tls_is_asked_under_the_name_of_its_service() -> None:
     assert [str(each.url).partition("10")[0] for each in asked] == ["https://", "https://", "http://"]
     names = [each.extensions.get("sni_hostname") for each in asked]
     assert names == ["handbook.team.svc", "handbook.team.svc", None]
+
+
+CANDIDATE = Candidate(pod="b", ip="10.0.0.2")
+HANDOVER = Handover(weight_percent=12.5, revision="a1-b2", candidates=(CANDIDATE,))
+
+
+async def test_a_handover_carries_a_token_of_its_own() -> None:
+    asked: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(200, json={})
+
+    assert await pods(answer).hand_over(POD, HANDOVER, "team/handbook") == Taken()
+    assert await pods(answer).hand_over(POD, HANDOVER.model_copy(update={"weight_percent": 0}), "team/x") == Taken()
+    assert str(asked[0].url) == "http://10.0.0.1:8001/internal/handover"
+    assert asked[0].headers["authorization"] == "Bearer token for team/handbook"
+    taken = codec.load(Handover, asked[0].content)
+    assert taken == HANDOVER.model_copy(update={"token": "token for team/handbook/handover"})
+    assert "token" not in codec.load(Handover, asked[1].content).model_dump(exclude_defaults=True)
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (None, None),
+        (HANDOVER.model_dump(mode="json", by_alias=True) | {"expiresInSeconds": 9.5, "newer": 1}, HANDOVER),
+        ({"weightPercent": 200}, None),
+        ("all", None),
+    ],
+    ids=["nothing", "as a server tells it", "nonsense", "no object"],
+)
+async def test_what_is_handed_over_is_read_from_what_a_server_tells(told: object, expected: Handover | None) -> None:
+    report = await pods(lambda _: httpx.Response(200, json={"handover": told})).report(POD)
+    assert report is not None
+    assert report.handover == expected
+
+
+@pytest.mark.parametrize(
+    ("port", "scheme", "name", "inside"),
+    [
+        ("http", "HTTP", "", ""),
+        ("https", "HTTP", "handbook.team.svc", ""),
+        ("https", "HTTPS", *["handbook.team.svc"] * 2),
+    ],
+)
+def test_a_candidate_is_reached_as_its_clients_reach_it(port: str, scheme: str, name: str, inside: str) -> None:
+    """With `server.tls` what is handed over is encrypted, whether the internal port is or not."""
+    probe = {"httpGet": {"path": "/readyz", "port": "internal", "scheme": scheme}}
+    container = {"readinessProbe": probe, "ports": [{"name": port, "containerPort": 8000}]}
+    metadata = {"name": "b", "namespace": "team", "labels": {"app.kubernetes.io/instance": "handbook"}}
+    pod = read_pod({"metadata": metadata, "spec": {"containers": [container]}, "status": {"podIP": "fd00::2"}})
+    assert as_candidate(pod) == Candidate(pod="b", ip="fd00::2", server_name=name)
+    assert pod.server_name == inside
 
 
 class TestTokens:
