@@ -116,7 +116,7 @@ class Counted(Collector):
     def know(self, revision: str) -> None:
         """There may be requests of this revision: its counters are there, with 0, before the first one. Only the last
         few revisions have any."""
-        self._tallies[revision] = self._tallies.pop(revision, None) or self._kept({})
+        self._tallies[revision] = self._tallies.pop(revision, {}) or self._kept({})
         while len(self._tallies) > MOST_REVISIONS:
             del self._tallies[next(iter(self._tallies))]
 

@@ -103,6 +103,7 @@ def _life(part: PodPart) -> Manifest:
     probe = partial(pod.probe, tls=part.server.is_internal_tls)
     startup = probe("/startupz", periodSeconds=_STARTUP_PERIOD_SECONDS, timeoutSeconds=3, failureThreshold=tries)
     ports = {"https" if part.server.tls else "http": names.HTTP_PORT, "internal": names.INTERNAL_PORT}
+    ports["handover"] = names.HANDOVER_PORT
     if part.server.grpc.enabled:
         ports["grpc"] = names.GRPC_PORT
     return {

@@ -2,7 +2,7 @@
 
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -46,7 +46,7 @@ class Reply:
     headers: tuple[tuple[bytes, bytes], ...]
     _response: aiohttp.ClientResponse
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
         """All that is there, as it comes. Raises CandidateError where it breaks off or says nothing for too long."""
         try:
             while piece := await self._response.content.readany():
