@@ -471,6 +471,16 @@ async def test_a_slow_reader_holds_the_candidate_back_and_gets_every_byte(two: T
     assert await two.stable.handed() == {"answered": 1}
 
 
+async def test_a_large_question_is_handed_over_as_it_came(two: Two) -> None:
+    await two.hand()
+    turns = [("user", "x" * 2_000_000), ("assistant", "Yes."), ("user", "When does it close?")]
+    messages = [{"role": role, "content": content} for role, content in turns]
+    answer = await two.stable.client.post(PATH, json=body(messages=messages))
+    assert answer.json()["choices"][0]["message"]["content"].startswith("You asked: When does it close?")
+    assert answer.headers["x-tailhold-revision"] == two.candidate.revision
+    assert await two.stable.handed() == {"answered": 1}
+
+
 async def test_of_two_thousand_at_once_none_is_lost_while_the_weight_changes(tmp_path: Path) -> None:
     async with (
         side(tmp_path, engine=StandInEngine(running_limit=4000)) as stable,

@@ -153,6 +153,19 @@ async def test_nobody_listens(stable: Side) -> None:
     assert await stable.handed() == {"unreachable": 1}
 
 
+async def test_a_fault_of_ours_on_the_way_fails_no_request_and_blames_nobody(
+    stable: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fault(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(stable.running.service.handovers.carrier, "carried", fault)
+    await stable.hand_to(free_port())
+    assert (await stable.client.post(PATH, json=body())).status_code == 200
+    assert await stable.handed() == {"misdirected": 1}
+    assert await stable.counted(CANDIDATE) == (0, 0)
+
+
 async def test_what_the_stable_pod_refuses_too_is_nobodys_fault(stable: Side) -> None:
     async with acting(says(answered(400))) as candidate:
         await stable.hand_to(candidate.port)

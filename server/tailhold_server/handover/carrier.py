@@ -5,6 +5,7 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,6 +35,8 @@ CANDIDATE_KEEPS_SECONDS = 75
 _HEAD_BYTES = 64 * 1024
 _BUFFER_BYTES = 64 * 1024
 """Of an answer that waits for its client; beyond it nothing more is read."""
+_AT_ONCE_BYTES = 1 << 20
+"""Of a request; a larger one is sent in pieces."""
 _NONE_OF_ITS_OWN = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 Context = Callable[[], ssl.SSLContext]
 
@@ -109,7 +112,7 @@ class Carrier:
         timeout = aiohttp.ClientTimeout(sock_connect=_CONNECT_SECONDS, sock_read=silence_seconds)
         return await self._opened().post(
             _url(to, sent),
-            data=sent.body,
+            data=sent.body if len(sent.body) <= _AT_ONCE_BYTES else BytesIO(sent.body),
             headers=headers,
             allow_redirects=False,
             timeout=timeout,

@@ -2,6 +2,7 @@
 whatever goes wrong before has the pod answer itself."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterable
 from contextlib import aclosing
@@ -22,6 +23,7 @@ from tailhold_server.handover.wire import REFUSED, TOLD, Sent, answer_headers, o
 from tailhold_server.routes.envelope import envelope
 from tailhold_server.stages import Marks
 
+_LOG = logging.getLogger(__name__)
 _MOST_BYTES = 64 << 20
 """Of an answer that is not streamed, or of one event: it waits in memory."""
 
@@ -48,14 +50,26 @@ class Passing:
         with self.turn:
             try:
                 await self._carry(carrier, marks)
+            except ServeError:
+                raise
             except CandidateError as error:
-                self.turn.outcome = Outcome.BROKEN if self._is_begun else error.outcome
-                if not self._is_begun:
-                    self.asking.take_back(error.outcome)
-                    return False
-                await self._break_off(error)
-            else:
-                self.turn.outcome = Outcome.ANSWERED
+                return await self._failed(error)
+            except Exception as error:  # a fault of ours is no reason to fail a request that can be answered here
+                _LOG.error("a request was not handed over: %s", type(error).__name__)
+                return await self._failed(CandidateError(Outcome.MISDIRECTED, type(error).__name__))
+            self.turn.outcome = Outcome.ANSWERED
+        return True
+
+    async def _failed(self, error: CandidateError) -> bool:
+        """Whether the client has the beginning of the answer, and now its end."""
+        if not self._is_begun:
+            self.turn.outcome = error.outcome
+            self.asking.take_back(error.outcome)
+            return False
+        self.turn.outcome = Outcome.BROKEN
+        if not self.is_streamed:  # all of it was there: the fault is ours
+            raise error
+        await self._break_off(error)
         return True
 
     async def _carry(self, carrier: Carrier, marks: Marks) -> None:
@@ -87,9 +101,8 @@ class Passing:
         marks.finished = time.monotonic()
         body = answer.lstrip(HEARTBEAT)
         self.asking.spend(told.used)
-        await self._begin(
-            [*answer_headers(reply.headers), (b"content-length", str(len(body)).encode())], told, deadline
-        )
+        length = (b"content-length", str(len(body)).encode())
+        await self._begin([*answer_headers(reply.headers), length], told, deadline)
         await self.send({"type": "http.response.body", "body": body})
         self.asking.passed_on()
 
@@ -105,13 +118,13 @@ class Passing:
                         continue
                     await self._begin(answer_headers(reply.headers), told, deadline)
                     whole = held
-                listening.arrived(whole)
-                pieces += 1
-                self.asking.spend(told.used + pieces)
-                await self._pass_on(whole)
-                listening.taken()
+                if whole:
+                    pieces += 1
+                    self.asking.spend(told.used + pieces)
+                    await self._pass_on(whole, listening)
+        told = _ended(rest)
         listening.ended()
-        self.asking.spend(_ended(rest).used)
+        self.asking.spend(told.used)
         await self.send({"type": "http.response.body", "body": b""})
         self.asking.passed_on()
 
@@ -122,9 +135,10 @@ class Passing:
         deadline.reschedule(None)
         await self.send({"type": "http.response.start", "status": 200, "headers": [*headers, *standing]})
 
-    async def _pass_on(self, events: bytes) -> None:
-        if events:
-            await self.send({"type": "http.response.body", "body": events, "more_body": True})
+    async def _pass_on(self, events: bytes, listening: Listening) -> None:
+        listening.arrived(events)
+        await self.send({"type": "http.response.body", "body": events, "more_body": True})
+        listening.taken()
 
     async def _break_off(self, error: CandidateError) -> None:
         """As a stream ends whose engine dies here. A candidate that could still tell has told it so itself."""
