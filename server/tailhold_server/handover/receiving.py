@@ -73,7 +73,7 @@ class Receiving:
         if not is_request_id(request_id):
             raise _refused(Failure.INVALID, f"`{REQUEST.decode()}` is no id of a request.")
         if revision != self._revision().encode():
-            raise _refused(Failure.MISDIRECTED, f"This pod runs on the revision {self._revision()}.")
+            raise _refused(Failure.NOT_FOUND, f"This pod runs on the revision {self._revision()}.")
         return Handed(request_id.decode())
 
     def _check(self, token: bytes) -> None:
