@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from prometheus_client.core import HistogramMetricFamily
 
 from tailhold_api.slo import Objective, ObjectiveMetric
-from tailhold_server.objectives import Case, Counted, Taken, measured
+from tailhold_server.objectives import MOST_REVISIONS, Case, Counted, Taken, measured
 from tailhold_server.stages import Marks
 
 TTFT = Objective(metric=ObjectiveMetric.TIME_TO_FIRST_TOKEN, threshold_milliseconds=200)
@@ -168,3 +168,34 @@ def test_what_was_found_in_time_stays_so_while_the_request_waits_for_something_e
     case.marks = Marks(0.0, found=0.1)
     now[0] = 5.0
     assert counts(objectives)[retrieval.name]["+Inf"] == 0
+
+
+def totals(objectives: Counted) -> dict[str, float]:
+    """All requests of an objective, by revision."""
+    (family,) = objectives.collect()
+    found = [each for each in family.samples if each.name.endswith("_bucket") and each.labels["le"] == "+Inf"]
+    return {each.labels["revision"]: each.value for each in found}
+
+
+def test_a_request_counts_for_the_revision_that_it_was_given_to() -> None:
+    now = [0.0]
+    objectives = Counted(lambda: now[0])
+    objectives.keep([TTFT])
+    case = objectives.begin("own-1")
+    objectives.give(case, "new-2")
+    now[0] = 0.3
+    assert totals(objectives) == {"own-1": 0, "new-2": 1}, "it is late, and whose fault that is"
+    objectives.end(case, "ok")
+    assert totals(objectives) == {"own-1": 0, "new-2": 1}
+
+
+def test_only_the_last_few_revisions_have_counters_and_the_pods_own_is_one_of_them() -> None:
+    objectives = Counted()
+    objectives.keep([TTFT])
+    left = objectives.begin("new-0")
+    for number in range(10):
+        objectives.end(objectives.begin("own-1"), "ok")
+        objectives.know(f"new-{number}")
+    objectives.end(left, "failed")
+    assert totals(objectives) == {"new-7": 0, "new-8": 0, "own-1": 10, "new-9": 0}
+    assert len(totals(objectives)) == MOST_REVISIONS
