@@ -10,6 +10,7 @@ from typing import Any
 from tailhold_api.audit import Recording
 from tailhold_api.codec import digest
 from tailhold_api.parts import SHORT, PodPart
+from tailhold_api.stand_in import is_stand_in
 from tailhold_api.status import Progress
 from tailhold_server.access.caller import ANONYMOUS, Caller
 from tailhold_server.access.limits import Limiter
@@ -80,6 +81,7 @@ class Service:
         self.first_prompt_tokens = 0
         """Of the first question: what prompts are like before there were others."""
         self.started = int(time.time())
+        self._owner = "tailhold-stand-in" if is_stand_in(pod.pod.env) else "tailhold"
         self._stall_seconds = stall_seconds
         self._patience_seconds = patience_seconds
         self._meter = ClientMeter(Limiter(), time.monotonic, self.telemetry.deny)
@@ -125,7 +127,7 @@ class Service:
 
     def model_body(self, name: str) -> dict[str, Any]:
         """A name in the list of models."""
-        return {"id": name, "object": "model", "created": self.started, "owned_by": "tailhold"}
+        return {"id": name, "object": "model", "created": self.started, "owned_by": self._owner}
 
     @property
     def embedder_name(self) -> str:
@@ -263,7 +265,9 @@ class Service:
         told = engine.description()
         blocks, size = told.get("kvBlocks"), told.get("blockSizeTokens")
         tokens = blocks * size if isinstance(blocks, int) and isinstance(size, int) else None
-        return Limits(self.pod.engine.max_running_requests, tokens)
+        slots = told.get("slots")  # of a stand-in, whose answers do not slow each other down
+        most = self.pod.engine.max_running_requests
+        return Limits(slots, tokens, prompts=slots) if isinstance(slots, int) else Limits(most, tokens)
 
     def metrics_text(self) -> str:
         """The server's metrics and the engine's."""
