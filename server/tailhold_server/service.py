@@ -81,7 +81,8 @@ class Service:
         self.first_prompt_tokens = 0
         """Of the first question: what prompts are like before there were others."""
         self.started = int(time.time())
-        self._owner = "tailhold-stand-in" if is_stand_in(pod.pod.env) else "tailhold"
+        self.is_made_up = is_stand_in(pod.pod.env)
+        """Whether answers come from the stand-in engine."""
         self._stall_seconds = stall_seconds
         self._patience_seconds = patience_seconds
         self._meter = ClientMeter(Limiter(), time.monotonic, self.telemetry.deny)
@@ -127,7 +128,8 @@ class Service:
 
     def model_body(self, name: str) -> dict[str, Any]:
         """A name in the list of models."""
-        return {"id": name, "object": "model", "created": self.started, "owned_by": self._owner}
+        owner = "tailhold-stand-in" if self.is_made_up else "tailhold"
+        return {"id": name, "object": "model", "created": self.started, "owned_by": owner}
 
     @property
     def embedder_name(self) -> str:
