@@ -46,7 +46,7 @@ def _file(cluster: Cluster, name: str, namespace: str) -> Path:
     if name in cluster.nodes:
         return cluster.layout.node(name.removeprefix("node-")).own / FILE
     pod = json.loads(cluster.kubectl("get", "pod", name, "-n", namespace, "-o", "json"))
-    node, uid = pod["spec"].get("nodeName", ""), pod["metadata"]["uid"]
+    node, uid = str(pod["spec"].get("nodeName", "")), str(pod["metadata"]["uid"])
     folder = cluster.layout.node(node.removeprefix("node-")).kubelet / "pods" / uid / _CACHE
     if not folder.is_dir():
         raise LocalError(f"pod {name} has no cache folder on node {node or '(none yet)'}: is it one of a server's?")

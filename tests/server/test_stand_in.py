@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from program_process import Starter
 from rag_server import body, content_part, pod_part, stood_in, store_snapshot
-from virtual_time import run
+from virtual_time import in_virtual_time
 
 from tailhold_api.stand_in import StandIn, parsed
 from tailhold_server.backends import choose_backend
@@ -77,7 +77,7 @@ def test_load_makes_latency_as_a_queue_with_so_many_servers(
         await paced.start()
         return await asyncio.gather(*(ask(paced, at, number) for number, at in enumerate(arrivals)))
 
-    found = run(asked())
+    found = in_virtual_time(asked())
     whole = (first + gap * (tokens - 1)) / 1000
     expected = queued(arrivals, slots, first / 1000, whole)  # of those that come at once any is the first
     for (began, ended, count), (expected_first, expected_end) in zip(sorted(found), expected, strict=True):
@@ -95,7 +95,7 @@ def test_who_leaves_gives_the_slot_to_the_next() -> None:
         leaves.cancel()
         return (await stays)[0]
 
-    assert run(asked()) == pytest.approx(1.5)
+    assert in_virtual_time(asked()) == pytest.approx(1.5)
 
 
 @given(
@@ -132,7 +132,7 @@ def test_the_capacity_that_is_told_is_that_of_the_queue(slots: int) -> None:
         return meter
 
     shape = Shape(prompt_tokens=200, fresh_tokens=200, answer_tokens=16)
-    found = capacity(run(taught()).rates(), shape, Limits(slots, prompts=slots))
+    found = capacity(in_virtual_time(taught()).rates(), shape, Limits(slots, prompts=slots))
     assert found is not None
     assert found.requests_per_second == pytest.approx(slots / (0.040 + 16 * 0.008), rel=0.01)
 
@@ -148,7 +148,7 @@ def test_requests_fail_at_once_and_the_first_never_does() -> None:
             await ask(paced, 1.0)
         return first, loop.time()
 
-    assert run(asked()) == (pytest.approx(0.02), pytest.approx(1.0))
+    assert in_virtual_time(asked()) == (pytest.approx(0.02), pytest.approx(1.0))
 
 
 def test_it_dies_when_it_was_told_to_and_takes_what_runs_with_it() -> None:
@@ -165,7 +165,7 @@ def test_it_dies_when_it_was_told_to_and_takes_what_runs_with_it() -> None:
                 await each
         return paced
 
-    assert not run(asked()).is_alive()
+    assert not in_virtual_time(asked()).is_alive()
 
 
 def test_one_that_never_gets_ready_never_does() -> None:
@@ -176,7 +176,7 @@ def test_one_that_never_gets_ready_never_does() -> None:
         starting.cancel()
         return done
 
-    assert run(waited()) is False
+    assert in_virtual_time(waited()) is False
 
 
 class Clock:
