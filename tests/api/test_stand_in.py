@@ -160,3 +160,11 @@ def test_the_examples_are_good_manifests_and_good_patches_of_them(file: Path, tm
     patched = tmp_path / "patched.yaml"
     patched.write_text(yaml.safe_dump(merged(whole, changes)))
     assert read_manifest(patched).name == "canary"
+
+
+def test_the_page_has_every_key_with_its_default() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "rehearse-rollouts.md").read_text()
+    plain = StandIn().model_dump(mode="json", by_alias=True)
+    for key, value in plain.items():
+        shown = str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else value
+        assert f"| `{key}` | {shown} |" in page
