@@ -22,7 +22,6 @@ from tailhold_api.spec import Spec
 from tailhold_server.delivery.trust import trust
 from tailhold_server.errors import StartError
 from tailhold_server.inspection.look import inspect
-from tailhold_server.settings import STAND_IN
 
 
 def in_job(part_file: Path, env: Mapping[str, str] = os.environ) -> int:
@@ -60,7 +59,7 @@ def by_hand(manifest: Path, claims: Path | None) -> int:
 
 def _look(part: InspectionPart, env: Mapping[str, str]) -> Inspection:
     claims = Path(env.get("TAILHOLD_CLAIMS") or names.CLAIMS_FOLDER)
-    return inspect(part, claims, stand_in=env.get("TAILHOLD_ENGINE") == STAND_IN)
+    return inspect(part, claims)
 
 
 def _fail(env: Mapping[str, str], error: StartError) -> int:

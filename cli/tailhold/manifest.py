@@ -17,6 +17,7 @@ from tailhold_api.codec import load
 from tailhold_api.faults import faults_of, quoted
 from tailhold_api.grammar import NAME_WORDS, NAMESPACE_WORDS, is_name, is_namespace
 from tailhold_api.spec import Spec
+from tailhold_api.stand_in import StandInError, stand_in_of
 
 
 class _OnceLoader(yaml.SafeLoader):
@@ -125,6 +126,14 @@ def _faults(document: Mapping[str, Any]) -> Iterator[str]:
         yield from lines_of(error, "spec")
     else:
         yield from broken(spec, "spec")
+        yield from _stand_in_faults(spec)
+
+
+def _stand_in_faults(spec: Spec) -> Iterator[str]:
+    try:
+        stand_in_of(spec.pod.env)
+    except StandInError as error:
+        yield f"spec.pod.env: {names.STAND_IN_VARIABLE} has {error}"
 
 
 def _metadata_faults(metadata: Any) -> Iterator[str]:

@@ -19,6 +19,7 @@ from tailhold_api.memory import rendered as memory_lines
 from tailhold_api.parts import SHORT
 from tailhold_api.room import Node
 from tailhold_api.spec import RolloutStrategy, Spec
+from tailhold_api.stand_in import is_stand_in
 from tailhold_api.status import Status
 
 EFFECTS = {
@@ -180,7 +181,8 @@ def _inspected(target: Target, wanted: Manifest) -> Inspection | None:
         inspections = [load_lenient(Inspection, each) for each in listed]
     except (CommandError, ValueError):
         return None
-    models = models_digest(wanted.spec.generator.model, wanted.spec.embedder.model)
+    generator, embedder = wanted.spec.generator.model, wanted.spec.embedder.model
+    models = models_digest(generator, embedder, stand_in=is_stand_in(wanted.spec.pod.env))
     same = (each for each in inspections if each.models == models)
     return next((each.model_copy(update={"unknown_arguments": _still(each, wanted.spec)}) for each in same), None)
 

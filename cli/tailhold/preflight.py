@@ -9,13 +9,14 @@ from tailhold.places import ServeFailedError
 from tailhold_api.access import Oidc
 from tailhold_api.sources import ModelSource
 from tailhold_api.spec import Program, Spec
+from tailhold_api.stand_in import is_stand_in, makes_vectors
 from tailhold_server.access.access import open_access
 from tailhold_server.access.certificates import AUTHORITIES, CERTIFICATE, KEY
 from tailhold_server.access.oidc import Issuer, fetch
 from tailhold_server.delivery.deliver import Places, mounted
 from tailhold_server.errors import StartError
 from tailhold_server.program import PortInUseError, bound
-from tailhold_server.settings import STAND_IN, ServerSettings
+from tailhold_server.settings import ServerSettings
 from tailhold_server.telemetry import Telemetry
 
 _CONFIG = "config.json"
@@ -27,8 +28,7 @@ def check(spec: Spec, host: str, ports: Mapping[str, int], settings: ServerSetti
     An issuer whose keys cannot be had stops no start: it is logged, as while serving.
     """
     found = [*_ports(spec, host, ports), *_keys(spec, settings), *_certificate(spec, settings)]
-    if settings.engine != STAND_IN:
-        found += _models(spec, Places.of(settings))
+    found += _models(spec, Places.of(settings))
     if found:
         raise ServeFailedError("\n".join(found))
     if spec.server.auth and spec.server.auth.oidc:
@@ -91,8 +91,14 @@ def _how_to_make_a_certificate(folder: Path, authorities: Path | None) -> str:
     )
 
 
+def _read(spec: Spec) -> dict[str, ModelSource]:
+    """Those that are loaded: a stand-in has none of its own."""
+    generator = {} if is_stand_in(spec.pod.env) else {"generator": spec.generator.model}
+    return generator | ({} if makes_vectors(spec.pod.env) else {"embedder": spec.embedder.model})
+
+
 def _models(spec: Spec, places: Places) -> Iterator[str]:
-    for field, source in (("generator", spec.generator.model), ("embedder", spec.embedder.model)):
+    for field, source in _read(spec).items():
         if source.hugging_face or source.object_store:
             continue
         try:

@@ -13,7 +13,7 @@ from tailhold.steps import Steps
 from tailhold.target import Target, UnreachableError
 from tailhold_local import Cluster, LocalError, binaries, machine
 from tailhold_local.build_images import build_images
-from tailhold_local.layout import Layout, cache_root, state_root
+from tailhold_local.layout import OWN_FOLDER, Layout, cache_root, state_root
 from tailhold_local.locks import locked
 
 ROOT = Path(__file__).parents[2]
@@ -50,12 +50,12 @@ def equip(steps: Steps, cluster: Cluster, *, full: bool = False) -> Target:
     """Install Tailhold on a running local cluster, and put the example's claims in place."""
     target = target_of(cluster)
     with steps.step("models and documents"):
-        _claim_folders(target, cache_root(), cluster.name)
+        _claim_folders(target, cache_root(), cluster)
     _install_local(steps, cluster, target, full=full)
     return target
 
 
-def _claim_folders(target: Target, cache: Path, cluster: str) -> None:
+def _claim_folders(target: Target, cache: Path, cluster: Cluster) -> None:
     """Put the example's claims in place and wait until they are bound: no pod is to be scheduled before."""
     ensure_models(cache)
     ensure_corpus(cache)
@@ -63,11 +63,19 @@ def _claim_folders(target: Target, cache: Path, cluster: str) -> None:
     folders = {
         "models": claims / "models",
         "documents": claims / "documents",
-        "snapshots": ensure_snapshots(cache, cluster),
+        "snapshots": ensure_snapshots(cache, cluster.name),
+        "node": _node_folders(cluster),
     }
     target.apply(*volumes.manifests(folders, NAMESPACE))
     bound = ("--for=jsonpath={.status.phase}=Bound", "--timeout=60s")
     target.kubectl("wait", "-n", NAMESPACE, *bound, *(f"persistentvolumeclaim/{name}" for name in folders))
+
+
+def _node_folders(cluster: Cluster) -> Path:
+    """A path that is another folder on each node: a pod that claims it sees what holds for its node alone."""
+    for letter in cluster.settings.letters:
+        cluster.layout.node(letter).own.mkdir(parents=True, exist_ok=True)
+    return Path(OWN_FOLDER)
 
 
 def target_of(cluster: Cluster) -> Target:

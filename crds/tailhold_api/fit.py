@@ -8,8 +8,10 @@ from tailhold_api.conditions import Reason
 from tailhold_api.engine import AttentionBackend
 from tailhold_api.inspection import EmbedderFacts, GeneratorFacts, Inspection
 from tailhold_api.memory import MEBIBYTE, MemorySum, Place, kv_bytes_per_token, memory_sums, rendered
+from tailhold_api.names import STAND_IN_VARIABLE
 from tailhold_api.serving import DataType, Quantization
 from tailhold_api.spec import Spec
+from tailhold_api.stand_in import StandInError, stand_in_of
 
 LONGER = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 """A variable by which vLLM takes sequences that the model was not made for."""
@@ -32,12 +34,19 @@ class Misfit(NamedTuple):
 
 def misfits(spec: Spec, facts: Inspection, chunks: int | None) -> tuple[Misfit, ...]:
     """All that cannot be, the first to be mended first. What is not known is no misfit."""
-    found = list(_of_engine(spec, facts))
+    found = [*_of_stand_in(spec), *_of_engine(spec, facts)]
     if facts.generator and facts.embedder:
         found += [*_of_model(spec, facts.generator), *_of_embedder(spec, facts.embedder)]
         found += [*_of_cache(spec, facts.generator), *_of_disk(spec, facts.generator, facts.embedder)]
     found += _of_card(spec)
     return (*found, *(_too_large(each) for each in memory_sums(spec, facts, chunks) if not each.fits))
+
+
+def _of_stand_in(spec: Spec) -> Iterator[Misfit]:
+    try:
+        stand_in_of(spec.pod.env)
+    except StandInError as error:
+        yield _misfit(f"`pod.env` has `{STAND_IN_VARIABLE}` with {error}")
 
 
 def _of_engine(spec: Spec, facts: Inspection) -> Iterator[Misfit]:

@@ -6,6 +6,7 @@ from tailhold_api.codec import digest
 from tailhold_api.fields import Model
 from tailhold_api.parts import PodPart
 from tailhold_api.sources import ModelSource, SnapshotSource
+from tailhold_api.stand_in import is_stand_in
 
 
 class InspectionPart(Model):
@@ -21,6 +22,8 @@ class InspectionPart(Model):
     """Names in `engine.extraArgs`, sorted."""
     snapshots: SnapshotSource | None = None
     """Where snapshots are that were built elsewhere: looked at only whether it is mounted."""
+    stand_in: bool = False
+    """No model is read: the pod answers with the stand-in engine."""
 
 
 class GeneratorFacts(Model):
@@ -107,9 +110,10 @@ def inspection_part(pod: PodPart, image: str) -> InspectionPart:
         image=image,
         arguments=arguments,
         snapshots=pod.snapshots,
+        stand_in=is_stand_in(pod.pod.env),
     )
 
 
-def models_digest(generator: ModelSource, embedder: ModelSource) -> str:
-    """Digest of the two sources."""
-    return digest(InspectionPart(generator=generator, embedder=embedder, image=""))
+def models_digest(generator: ModelSource, embedder: ModelSource, *, stand_in: bool = False) -> str:
+    """Digest of the two sources, and of whether they are read at all."""
+    return digest(InspectionPart(generator=generator, embedder=embedder, image="", stand_in=stand_in))

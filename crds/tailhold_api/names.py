@@ -53,6 +53,13 @@ TRUST_FOLDER = f"{CONFIG_FOLDER}/trust"
 CACHE_FOLDER = "/var/cache/tailhold"
 """HOME and every cache of the server, on one volume: the root file system is read-only."""
 
+STAND_IN_VARIABLE = "TAILHOLD_STAND_IN"
+"""The variable in `pod.env` by which a pod answers without a model, and says so."""
+STAND_IN_FAULTS = f"{CACHE_FOLDER}/stand-in-faults"
+"""A file that makes one pod's stand-in engine slower or worse while it runs."""
+STAND_IN_NODE_FAULTS = "/run/tailhold-node/stand-in-faults"
+"""The same for all stand-ins of a node, where a volume that is the node's own is mounted there."""
+
 HTTP_PORT = 8000
 """What clients use."""
 GRPC_PORT = 9000

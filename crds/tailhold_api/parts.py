@@ -18,6 +18,7 @@ from tailhold_api.pod import Pod
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
 from tailhold_api.sources import UPLOADS, Corpus, Metric, SnapshotSource, SnapshotStore, Uploads
 from tailhold_api.spec import Program, Spec
+from tailhold_api.stand_in import makes_vectors
 
 SHORT = 10
 """Hex digits of a digest that stand in names: at a billion revisions the chance of two alike is under one in two
@@ -103,6 +104,8 @@ class BuildPart(Model):
     """For `kind: HNSW` alone."""
     rebuild: str = ""
     """The value of the rebuild annotation, and a mark of the uploads: a new one builds again from the same spec."""
+    stand_in: bool = False
+    """Vectors and token ids are the stand-ins': no model is read, and no real one takes such a snapshot."""
 
 
 def pod_part(pipeline: str, spec: Spec) -> PodPart:
@@ -153,6 +156,7 @@ def build_part(spec: Spec, rebuild: str = "") -> BuildPart | None:
         ivfpq=spec.index.ivfpq_structure,
         hnsw=spec.index.hnsw_structure,
         rebuild=rebuild,
+        stand_in=makes_vectors(spec.pod.env),
     )
 
 

@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from tailhold_api.fields import Model, Rule, restart
 from tailhold_api.grammar import KEY, NAME, one_of
+from tailhold_api.names import STAND_IN_VARIABLE
 
 OWN_VARIABLES = (
     "HF_HOME",
@@ -69,10 +70,18 @@ class Variable(Model):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            f"!self.name.startsWith('TAILHOLD_') && !(self.name in {list(OWN_VARIABLES)!r})",
+            f"self.name == '{STAND_IN_VARIABLE}'"
+            f" || (!self.name.startsWith('TAILHOLD_') && !(self.name in {list(OWN_VARIABLES)!r}))",
             "`name` may not be one that the operator sets, nor begin with `TAILHOLD_`: use the field of the spec",
             {"name": "HTTPS_PROXY", "value": "http://proxy:3128"},
             {"name": "HF_HOME", "value": "/elsewhere"},
+        ),
+        Rule(
+            f"self.name != '{STAND_IN_VARIABLE}' || !has(self.valueFrom)",
+            f"`valueFrom` may not be given for `{STAND_IN_VARIABLE}`: that answers are made up has to be seen in the"
+            " manifest; give `value`",
+            {"name": STAND_IN_VARIABLE, "value": "firstTokenMilliseconds=40 slots=4"},
+            {"name": STAND_IN_VARIABLE, "valueFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}},
         ),
         Rule(
             "!has(self.valueFrom) || self.value == ''",

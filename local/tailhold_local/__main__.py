@@ -1,9 +1,11 @@
-"""`python -m tailhold_local up|down|status`."""
+"""`python -m tailhold_local up|down|status|worsen|heal`."""
 
 import argparse
 import sys
 
+from tailhold_local import faults
 from tailhold_local.addresses import API_PORT, DNS_PORT, ETCD_PORT, KUBELET_PORT
+from tailhold_local.cluster import Cluster
 from tailhold_local.errors import LocalError
 from tailhold_local.lifecycle import DEFAULT_NAME, Status, down, status, up
 
@@ -55,6 +57,10 @@ def _act(options: argparse.Namespace) -> None:
         print(describe(status(options.name)))
     elif options.command == "down":
         down(options.name)
+    elif options.command == "worsen":
+        faults.worsen(Cluster.find(options.name), options.what, " ".join(options.pairs), namespace=options.namespace)
+    elif options.command == "heal":
+        faults.heal(Cluster.find(options.name), options.what, namespace=options.namespace)
     else:
         print(describe(status(options.name)))
 
@@ -69,7 +75,13 @@ def _parser() -> argparse.ArgumentParser:
     start.add_argument("--slot", type=int, help="0 to 9: which range of addresses to use")
     stop = commands.add_parser("down", help="stop a cluster and remove all it left")
     show = commands.add_parser("status", help="say what runs")
-    for command in (start, stop, show):
+    worsen = commands.add_parser("worsen", help="make stand-in engines slower or worse: `worsen node-b times=5`")
+    heal = commands.add_parser("heal", help="take their faults away")
+    for command in (worsen, heal):
+        command.add_argument("what", help="a pod or a node")
+        command.add_argument("-n", "--namespace", default="default", help="the pod's namespace")
+    worsen.add_argument("pairs", nargs="+", help="as in TAILHOLD_STAND_IN: times=5 failPercent=30")
+    for command in (start, stop, show, worsen, heal):
         command.add_argument("--name", default=DEFAULT_NAME, help="the cluster's name")
     return parser
 

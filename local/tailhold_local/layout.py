@@ -8,6 +8,8 @@ from pathlib import Path
 
 from tailhold_local.errors import LocalError
 
+OWN_FOLDER = "/var/log/tailhold-node"
+"""A folder of each node's own, for volumes by which its pods see what is theirs alone."""
 # A unix socket's path may have 107 characters; the deepest of ours adds 40 to the folder.
 LONGEST_FOLDER = 66
 
@@ -50,6 +52,11 @@ class NodeLayout:
     def mounts(self) -> Path:
         """A handle on the node's mount namespace, for the cluster's own processes."""
         return self.folder / "mnt.ns"
+
+    @property
+    def own(self) -> Path:
+        """What the node, and a volume of it, sees at `OWN_FOLDER`: each node another folder."""
+        return self.folder / "log" / Path(OWN_FOLDER).name
 
     @property
     def gpus(self) -> Path:

@@ -12,6 +12,7 @@ from tailhold_api.inspection import Inspection
 from tailhold_api.memory import MemorySum, memory_sums, rendered
 from tailhold_api.parts import SHORT
 from tailhold_api.spec import Spec
+from tailhold_api.stand_in import disclosed
 from tailhold_operator.findings import FINE, Finding, advised, reason_of, stuck, waiting
 from tailhold_operator.observe import HOPELESS, Ending, Job, Pod
 
@@ -54,20 +55,20 @@ def judged(inspecting: Inspecting, spec: Spec, chunks: int | None) -> Inspecting
     if faults:
         text = "\n".join(each.message for each in faults)
         return replace(inspecting, finding=stuck(faults[0].reason, text), sums=sums)
-    return replace(inspecting, finding=replace(FINE, message=_told(found, sums)), sums=sums)
+    return replace(inspecting, finding=replace(FINE, message=_told(spec, found, sums)), sums=sums)
 
 
 def proven(inspecting: Inspecting, spec: Spec, chunks: int | None) -> Inspecting:
     """Of a revision that has served: that it runs was seen, whatever a sum says, and nothing has to be looked at."""
     found = inspecting.found
     sums = memory_sums(spec, found, chunks) if found else ()
-    message = _told(found, sums) if found else ""
+    message = _told(spec, found, sums) if found else ""
     return Inspecting(replace(FINE, message=message), found, sums=sums)
 
 
-def _told(found: Inspection, sums: Sequence[MemorySum]) -> str:
+def _told(spec: Spec, found: Inspection, sums: Sequence[MemorySum]) -> str:
     lines = [line for each in sums for line in rendered(each)]
-    return "\n".join((*lines, *([found.doubt] if found.doubt else [])))
+    return "\n".join((*lines, *([found.doubt] if found.doubt else []), *disclosed(spec.pod.env)))
 
 
 def _result(digest: str, pods: Sequence[Pod]) -> Inspecting:

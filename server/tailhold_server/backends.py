@@ -3,13 +3,15 @@
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from tailhold_api.conditions import Reason
+from tailhold_api.names import STAND_IN_VARIABLE
 from tailhold_api.parts import PodPart
 from tailhold_api.serving import EmbedderDevice
+from tailhold_api.stand_in import StandIn, StandInError, Vectors, stand_in_of, told
 from tailhold_server.content import Index, Opener
 from tailhold_server.delivery.deliver import Places, deliver_snapshot
 from tailhold_server.delivery.progress import Tell, silent
@@ -18,7 +20,8 @@ from tailhold_server.headroom import Free, Measure, check_room, free_host_bytes,
 from tailhold_server.ingest.report import UnreadableError
 from tailhold_server.models import model_folder
 from tailhold_server.ports import Encoder, Engine, Searcher, Tokenizer
-from tailhold_server.settings import STAND_IN, ServerSettings
+from tailhold_server.rates import Meter
+from tailhold_server.settings import ServerSettings
 from tailhold_server.snapshots.fingerprint import tokenizer_fingerprint
 from tailhold_server.snapshots.manifest import Manifest
 from tailhold_server.snapshots.read import Snapshot, open_manifest, open_snapshot
@@ -54,12 +57,19 @@ class Backend:
     """Whether encoder and index have to have their memory before the engine starts: they share a GPU with it."""
     measures_at_start: bool = False
     """Whether the engine's rates are measured before it serves."""
+    teach: Callable[[Meter, int], None] = lambda _meter, _prompt_tokens: None
+    """Tells the meter what is known of the engine's rates without measuring, for prompts of so many tokens."""
 
 
 def choose_backend(pod: PodPart, settings: ServerSettings, tell: Tell = silent) -> Backend:
     """The models are fetched where they have to be, and looked for at once: a missing one ends the start in its first
-    second. `tell` hears how far that is."""
-    return _stand_in(pod, settings, tell) if settings.engine == STAND_IN else _real(pod, settings, tell)
+    second. `tell` hears how far that is. The stand-in is taken where the pod part asks for it, and nowhere else: no
+    variable that comes from elsewhere makes answers up. Raises StartError."""
+    try:
+        behaviour = stand_in_of(pod.pod.env)
+    except StandInError as error:
+        raise StartError(Reason.START_FAILED, f"`pod.env` has `{STAND_IN_VARIABLE}` with {error}") from error
+    return _stand_in(behaviour, pod, settings, tell) if behaviour else _real(pod, settings, tell)
 
 
 def choose_tracer(pod: PodPart, settings: ServerSettings, count: Callable[[str, int], None]) -> Tracer:
@@ -114,24 +124,45 @@ def _import_libraries() -> None:
     import_vllm()
 
 
-def _stand_in(pod: PodPart, settings: ServerSettings, tell: Tell) -> Backend:
-    from tailhold_server.testing import StandInEncoder, StandInEngine, StandInTokenizer
+def _stand_in(behaviour: StandIn, pod: PodPart, settings: ServerSettings, tell: Tell) -> Backend:
+    """Without a model, or with the embedder alone."""
+    from tailhold_server.stand_in.engine import WIDTH, PacedEngine
+    from tailhold_server.stand_in.faults import Faults
+    from tailhold_server.stand_in.models import TOKENIZER, encoder
+    from tailhold_server.testing import StandInTokenizer
 
+    _LOG.warning("%s: answers are made up, no language model is loaded: %s", STAND_IN_VARIABLE, told(behaviour))
     folder_of = partial(_folder, pod, settings, tell)
-    _LOG.warning("TAILHOLD_ENGINE=stand-in: answers are made up, no model is loaded")
-    return Backend(
-        load_encoder=lambda: StandInEncoder(pod.embedder.dimension, fingerprint=""),
-        load_tokenizer=StandInTokenizer,
-        opener=Opening(folder_of, _stand_in_searcher, _measure("cpu")),
-        engine=StandInEngine(
-            running_limit=pod.engine.max_running_requests,
-            seconds_per_token=settings.stand_in_seconds_per_token,
-            start_seconds=settings.stand_in_start_seconds,
-            start_error=settings.stand_in_start_error,
-        ),
+    opener = Opening(folder_of, _stand_in_searcher, _measure("cpu"), TOKENIZER)
+    faults = Faults(behaviour, (settings.stand_in_node_faults, settings.stand_in_faults))
+    engine = PacedEngine(behaviour, most_running=pod.engine.max_running_requests, behaviour=faults)
+    backend = Backend(
+        load_encoder=lambda: encoder(pod.embedder.dimension),
+        load_tokenizer=lambda: StandInTokenizer(WIDTH),
+        opener=opener,
+        engine=engine,
         store=_store(pod, settings),
         uploads=_uploads(pod, settings),
+        teach=engine.teach,
     )
+    return backend if behaviour.embedder is Vectors.STAND_IN else _with_embedder(backend, pod, settings, tell)
+
+
+def _with_embedder(backend: Backend, pod: PodPart, settings: ServerSettings, tell: Tell) -> Backend:
+    """The same over an index that the spec's embedder made, on the CPU. Its token ids are those of the generator."""
+    folder = model_folder(pod.embedder.model, Places.of(settings, pod.placement.cache_mebibytes), tell)
+    opener = Opening(partial(_folder, pod, settings, tell), searcher, _measure("cpu"))
+    return replace(
+        backend,
+        load_encoder=lambda: _encoder(folder, pod, on_cpu=True),
+        opener=opener,
+        import_libraries=_import_encoder,
+        files=tuple(sorted(folder.glob("*.safetensors"))),
+    )
+
+
+def _import_encoder() -> None:
+    from tailhold_server.adapters import encoder, flat  # noqa: F401
 
 
 def _encoder(folder: Path, pod: PodPart, on_cpu: bool) -> Encoder:

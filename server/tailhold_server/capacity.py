@@ -23,7 +23,7 @@ long answers among short ones and a cache that empties carry less than this says
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 _STEPS = 40
@@ -96,6 +96,8 @@ class Limits:
     running: int
     cache_tokens: int | None = None
     """Of the KV cache; None where it is not known."""
+    prompts: int = 1
+    """Prompts that are computed beside each other, each as fast as one alone: 1 where they share a card."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,7 @@ class Capacity:
 def capacity(rates: Rates, shape: Shape, limits: Limits, objective: Objective | None = None) -> Capacity | None:
     """None where the rates are not known."""
     at_once = _at_once(shape, limits)
+    rates = replace(rates, prefill=rates.prefill * limits.prompts if rates.prefill else None)
     seconds = engine_seconds(rates, shape, at_once)
     if seconds is None:
         return None

@@ -12,6 +12,7 @@ from tailhold_api.audit import Recording
 from tailhold_api.codec import digest
 from tailhold_api.handover import Handover
 from tailhold_api.parts import PodPart, revision_name
+from tailhold_api.stand_in import is_stand_in
 from tailhold_api.status import Progress
 from tailhold_server.access.caller import Caller
 from tailhold_server.access.limits import Limiter, Ticket
@@ -88,6 +89,8 @@ class Service:
         self.first_prompt_tokens = 0
         """Of the first question: what prompts are like before there were others."""
         self.started = int(time.time())
+        self.is_made_up = is_stand_in(pod.pod.env)
+        """Whether answers come from the stand-in engine."""
         self._stall_seconds = stall_seconds
         self._patience_seconds = patience_seconds
         self.meter = ClientMeter(Limiter(), time.monotonic, self.telemetry.deny)
@@ -133,7 +136,8 @@ class Service:
 
     def model_body(self, name: str) -> dict[str, Any]:
         """A name in the list of models."""
-        return {"id": name, "object": "model", "created": self.started, "owned_by": "tailhold"}
+        owner = "tailhold-stand-in" if self.is_made_up else "tailhold"
+        return {"id": name, "object": "model", "created": self.started, "owned_by": owner}
 
     @property
     def embedder_name(self) -> str:
@@ -296,7 +300,9 @@ class Service:
         told = engine.description()
         blocks, size = told.get("kvBlocks"), told.get("blockSizeTokens")
         tokens = blocks * size if isinstance(blocks, int) and isinstance(size, int) else None
-        return Limits(self.pod.engine.max_running_requests, tokens)
+        slots = told.get("slots")  # of a stand-in, whose answers do not slow each other down
+        most = self.pod.engine.max_running_requests
+        return Limits(slots, tokens, prompts=slots) if isinstance(slots, int) else Limits(most, tokens)
 
     def metrics_text(self) -> str:
         """The server's metrics and the engine's."""

@@ -6,9 +6,6 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tailhold_api import names
 
-STAND_IN = "stand-in"
-"""The value of TAILHOLD_ENGINE that serves without a model."""
-
 
 class ServerSettings(BaseSettings):
     """Environment variables of the server, each with the prefix TAILHOLD_."""
@@ -38,8 +35,6 @@ class ServerSettings(BaseSettings):
     """Where the reason of an end is left; not written where it does not exist."""
     pod_name: str = ""
     """Names the folder of audit records; the host's name, which in a pod is the pod's, where it is empty."""
-    engine: str = "vllm"
-    """`vllm`, or `stand-in` for tests of the control plane."""
     comment_seconds: float = 10.0
     """A stream without news gets an SSE comment this often, so that no proxy cuts it."""
     send_seconds: float = 30.0
@@ -67,9 +62,7 @@ class ServerSettings(BaseSettings):
     upload. A start waits no longer for it either."""
     death_seconds: float = 3.0
     """How long an engine's death is shown on the probes before the server ends."""
-    stand_in_seconds_per_token: float = 0.0
-    """How fast the stand-in engine speaks."""
-    stand_in_start_seconds: float = 0.0
-    """How long the stand-in engine takes to start."""
-    stand_in_start_error: str = ""
-    """With it the stand-in engine does not start."""
+    stand_in_faults: Path = Path(names.STAND_IN_FAULTS)
+    """A file that makes the stand-in engine of this pod worse while it runs; read only where there is a stand-in."""
+    stand_in_node_faults: Path = Path(names.STAND_IN_NODE_FAULTS)
+    """The same for all of its node."""

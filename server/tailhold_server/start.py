@@ -174,6 +174,7 @@ async def _opened(
     with service.timeline.step(Phase.WARM_UP):
         answer = await _warm_up(pipeline)
     engine.meter = Meter()  # the first question is slower than all others
+    backend.teach(engine.meter, len(answer.prepared.prompt_ids))
     if backend.measures_at_start and settings.calibration_seconds:
         with service.timeline.step(Phase.CALIBRATE):
             await _calibrate(service, engine, answer, settings.calibration_seconds)

@@ -5,8 +5,9 @@ import hashlib
 import re
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,21 +28,31 @@ from tailhold_server.ports import (
 )
 
 _REMEMBERED = 64
-_BYTE_IDS = 1_000_000
+WIDEST = 3
+"""Most bytes of a token."""
+_FIRST_IDS = {1: 1_000_000, 2: 3_000_000, 3: 4_000_000}
+"""Of the tokens of so many bytes."""
 _ROLE_IDS = 2_000_000
+VOCABULARY = _FIRST_IDS[WIDEST] + 256**WIDEST
+"""All ids are below."""
 _TOKENS = 256
 _ROLES = ("<|system|>", "<|user|>", "<|assistant|>", "<|end|>")
 _ROLE = re.compile("|".join(re.escape(role) for role in _ROLES))
 
 
 class StandInTokenizer:
-    """A token is a byte; roles are tokens of their own. Ids of other tokenizers decode to nothing."""
+    """A token is a byte, or up to `width` of them; roles are tokens of their own. Ids of other tokenizers decode to
+    nothing."""
 
-    longest_token = 1
+    def __init__(self, width: int = 1) -> None:
+        if not 1 <= width <= WIDEST:
+            raise ValueError(f"{width} bytes: a token has 1 to {WIDEST}")
+        self.longest_token = width
 
     def encode(self, text: str) -> list[int]:
-        """One id for each byte of UTF-8."""
-        return [_BYTE_IDS + byte for byte in text.encode()]
+        """One id for each piece of UTF-8."""
+        data, width = text.encode(), self.longest_token
+        return [_id_of(data[at : at + width]) for at in range(0, len(data), width)]
 
     def encode_template(self, text: str) -> list[int]:
         """The same, with roles read as such."""
@@ -58,12 +69,20 @@ class StandInTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text again; roles as they are written."""
-        parts = [_ROLES[i - _ROLE_IDS].encode() if i >= _ROLE_IDS else bytes([i - _BYTE_IDS]) for i in ids if _known(i)]
-        return b"".join(parts).decode(errors="replace")
+        return b"".join(map(_bytes_of, ids)).decode(errors="replace")
 
 
-def _known(token: int) -> bool:
-    return _BYTE_IDS <= token < _BYTE_IDS + 256 or _ROLE_IDS <= token < _ROLE_IDS + len(_ROLES)
+def _id_of(piece: bytes) -> int:
+    return _FIRST_IDS[len(piece)] + int.from_bytes(piece, "big")
+
+
+def _bytes_of(token: int) -> bytes:
+    if _ROLE_IDS <= token < _ROLE_IDS + len(_ROLES):
+        return _ROLES[token - _ROLE_IDS].encode()
+    for width, first in _FIRST_IDS.items():
+        if first <= token < first + 256**width:
+            return (token - first).to_bytes(width, "big")
+    return b""
 
 
 class StandInEncoder:
@@ -121,6 +140,17 @@ class StandInSearcher:
         ids[:, : best.shape[1]] = best
         scores[:, : best.shape[1]] = np.take_along_axis(products, best, axis=1)
         return scores, ids
+
+
+class Pace(NamedTuple):
+    """When an answer's tokens come, in seconds from when it runs."""
+
+    first: float
+    gap: float
+
+    def at(self, place: int) -> float:
+        """Of the so-manieth token, from 1."""
+        return self.first + (place - 1) * self.gap
 
 
 @dataclass(frozen=True)
@@ -253,6 +283,8 @@ class StandInEngine:
         answer: str | None = None,
         start_seconds: float = 0.0,
         start_error: str = "",
+        tokenizer: StandInTokenizer | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.seconds_per_token = seconds_per_token
         self.answer = answer
@@ -267,7 +299,8 @@ class StandInEngine:
         """With whom each may share what is kept of its prompt."""
         self._start_seconds = start_seconds
         self._start_error = start_error
-        self._tokenizer = StandInTokenizer()
+        self._tokenizer = tokenizer or StandInTokenizer()
+        self._clock = clock
         self._slots = asyncio.Semaphore(running_limit)
         self._moving = asyncio.Event()
         self._moving.set()
@@ -300,12 +333,13 @@ class StandInEngine:
         self.samplings.append(sampling)
         finished = False
         try:
+            pace = self._pace()
             async with self._slots:
-                scheduled = first = time.monotonic()
+                scheduled = first = self._clock()
                 words = self._words(prompt_ids, sampling)
                 for place, word in enumerate(words[: sampling.max_tokens], 1):
-                    await self._next_token()
-                    now = time.monotonic()
+                    await self._until(scheduled + pace.at(place))
+                    now = self._clock()
                     first = now if place == 1 else first
                     reason = _reason(place, len(words), sampling.max_tokens)
                     finished = reason is not None
@@ -356,9 +390,13 @@ class StandInEngine:
         """Tokens again."""
         self._moving.set()
 
-    async def _next_token(self) -> None:
-        if self.seconds_per_token:
-            await asyncio.sleep(self.seconds_per_token)
+    def _pace(self) -> Pace:
+        """Of the next answer. Raises what it ends with instead."""
+        return Pace(self.seconds_per_token, self.seconds_per_token)
+
+    async def _until(self, due: float) -> None:
+        if (left := due - self._clock()) > 0:
+            await asyncio.sleep(left)
         await self._moving.wait()
         if self._died.is_set():
             raise EngineDiedError("the stand-in was killed")

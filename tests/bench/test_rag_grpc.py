@@ -239,6 +239,8 @@ def test_the_command_loads_grpc_as_it_loads_http(start_stand_in: Starter, tmp_pa
     http, rpc = (read(tmp_path / name / "load.json") for name in ("http", "grpc"))
     assert rpc.columns.due == http.columns.due
     assert rpc.outcomes == http.outcomes
+    assert rpc.made_up == http.made_up == sum(rpc.outcomes.values())
+    assert "A STAND-IN ENGINE ANSWERED, no model" in console.export_text()
     assert rpc.columns.prompt_tokens == http.columns.prompt_tokens
     assert rpc.columns.output_tokens == http.columns.output_tokens
     assert [each.name for each in rpc.stages] == [each.name for each in http.stages]

@@ -34,13 +34,21 @@ def spec(**change: Any) -> Spec:
     return load(Spec, json.dumps(merged(MINIMAL, change)))
 
 
-def settings(folder: Path, engine: str = "stand-in") -> ServerSettings:
-    return ServerSettings(claims=folder / "claims", secrets=folder / "secrets", engine=engine)
+STAND_IN = {"name": "TAILHOLD_STAND_IN", "value": "startSeconds=3"}
 
 
-def missing(folder: Path, wanted: Spec, ports: dict[str, int] | None = None, engine: str = "stand-in") -> str:
+def stood_in(**change: Any) -> Spec:
+    """No model has to be there."""
+    return spec(**merged(change, {"pod": {"env": [STAND_IN]}}))
+
+
+def settings(folder: Path) -> ServerSettings:
+    return ServerSettings(claims=folder / "claims", secrets=folder / "secrets")
+
+
+def missing(folder: Path, wanted: Spec, ports: dict[str, int] | None = None) -> str:
     with pytest.raises(ServeFailedError) as caught:
-        check(wanted, "127.0.0.1", ports or {}, settings(folder, engine))
+        check(wanted, "127.0.0.1", ports or {}, settings(folder))
     return str(caught.value)
 
 
@@ -55,32 +63,32 @@ def test_a_secret_that_is_missing_is_named_with_the_commands_that_make_it(
 ) -> None:
     """The commands are run: a page of help that does not work is worse than none."""
     folder = tmp_path / "with a blank"
-    said = missing(folder, spec(**change))
+    said = missing(folder, stood_in(**change))
     assert f"below {folder}/secrets (TAILHOLD_SECRETS names another)" in said
     subprocess.run(["bash", "-ec", commands(said)[0]], check=True, capture_output=True)
     assert (folder / "secrets" / name).stat().st_mode & 0o077 == 0, "for nobody else"
-    check(spec(**change), "127.0.0.1", {}, settings(folder))
+    check(stood_in(**change), "127.0.0.1", {}, settings(folder))
 
 
 def test_a_key_that_cannot_be_used_is_said_without_a_word_of_it(tmp_path: Path) -> None:
     folder = tmp_path / "secrets" / "clients"
     folder.mkdir(parents=True)
-    assert "holds no key" in missing(tmp_path, spec(**KEYS))
+    assert "holds no key" in missing(tmp_path, stood_in(**KEYS))
     (folder / "bob").write_text("hunter2")
-    said = missing(tmp_path, spec(**KEYS))
+    said = missing(tmp_path, stood_in(**KEYS))
     assert "the key of client `bob` has to have at least 16 characters" in said
     assert "hunter2" not in said
 
 
 def test_the_authorities_of_clients_are_looked_for_too(tmp_path: Path) -> None:
-    subprocess.run(["bash", "-ec", commands(missing(tmp_path, spec(**TLS)))[0]], check=True, capture_output=True)
-    said = missing(tmp_path, spec(**MUTUAL))
+    subprocess.run(["bash", "-ec", commands(missing(tmp_path, stood_in(**TLS)))[0]], check=True, capture_output=True)
+    said = missing(tmp_path, stood_in(**MUTUAL))
     assert f"{tmp_path}/secrets/ours/ca.crt cannot be read" in said
     assert f"The authorities of your clients belong into {tmp_path}/secrets/ours/ca.crt" in said
 
 
 def test_everything_that_is_missing_is_said_at_once(tmp_path: Path) -> None:
-    said = missing(tmp_path, spec(**merged(KEYS, TLS)), {"--port": 4, "--internal-port": 4}, engine="vllm")
+    said = missing(tmp_path, spec(**merged(KEYS, TLS)), {"--port": 4, "--internal-port": 4})
     for words in (
         "server.auth.apiKeys: ",
         "server.tls: ",
@@ -91,14 +99,14 @@ def test_everything_that_is_missing_is_said_at_once(tmp_path: Path) -> None:
     ):
         assert words in said
     (tmp_path / "claims" / "models" / "smollm2").mkdir(parents=True)
-    assert f"there is no {tmp_path}/claims/models/smollm2/config.json" in missing(tmp_path, spec(), engine="vllm")
+    assert f"there is no {tmp_path}/claims/models/smollm2/config.json" in missing(tmp_path, spec())
 
 
 def test_a_port_that_is_taken_is_named_by_its_option(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        assert missing(tmp_path, spec(), {"--grpc-port": port}).startswith(f"--grpc-port {port}: cannot listen on")
-        check(spec(server={"grpc": {"enabled": False}}), "127.0.0.1", {"--grpc-port": port}, settings(tmp_path))
+        assert missing(tmp_path, stood_in(), {"--grpc-port": port}).startswith(f"--grpc-port {port}: cannot listen on")
+        check(stood_in(server={"grpc": {"enabled": False}}), "127.0.0.1", {"--grpc-port": port}, settings(tmp_path))
 
 
 def test_an_issuer_that_cannot_be_reached_is_said_and_stops_nothing(
@@ -106,7 +114,7 @@ def test_an_issuer_that_cannot_be_reached_is_said_and_stops_nothing(
 ) -> None:
     issuer = f"http://127.0.0.1:{free_port()}/realm"
     auth = {"auth": {"oidc": {"issuer": issuer, "audience": "rag"}}}
-    check(spec(server=auth), "127.0.0.1", {}, settings(tmp_path))
+    check(stood_in(server=auth), "127.0.0.1", {}, settings(tmp_path))
     assert f"keys of {issuer} cannot be had, nobody can be let in until they are" in caplog.text
 
 
@@ -123,19 +131,19 @@ def lines(wanted: Spec, secrets: Path, at: Listening = AT) -> dict[str, str]:
 
 def test_the_lines_can_be_pasted_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda _: "/usr/bin/tailhold")
-    shown = lines(spec(), tmp_path)
+    shown = lines(stood_in(), tmp_path)
     assert shown["ask"] == 'tailhold ask --url http://127.0.0.1:8080/v1 "What are these documents about?"'
     assert (shown["OpenAI"], shown["gRPC"]) == ("http://127.0.0.1:8080/v1", "127.0.0.1:9000")
     assert shown["metrics"] == "http://127.0.0.1:8081/metrics"
-    assert "gRPC" not in lines(spec(server={"grpc": {"enabled": False}}), tmp_path)
-    assert lines(spec(), tmp_path, Listening("::1", 1, 2, 3))["OpenAI"] == "http://[::1]:1/v1"
+    assert "gRPC" not in lines(stood_in(server={"grpc": {"enabled": False}}), tmp_path)
+    assert lines(stood_in(), tmp_path, Listening("::1", 1, 2, 3))["OpenAI"] == "http://[::1]:1/v1"
     monkeypatch.setattr("shutil.which", lambda _: None)
     monkeypatch.setattr(sys, "argv", [".venv/bin/tailhold", "serve"])
-    assert lines(spec(), tmp_path)["ask"].startswith(".venv/bin/tailhold ask --url ")
+    assert lines(stood_in(), tmp_path)["ask"].startswith(".venv/bin/tailhold ask --url ")
 
 
 def test_keys_and_certificates_are_named_and_not_shown(tmp_path: Path) -> None:
-    secured = spec(**merged(KEYS, TLS))
+    secured = stood_in(**merged(KEYS, TLS))
     for command in commands(missing(tmp_path, secured)):
         if command.startswith("("):
             subprocess.run(["bash", "-ec", command], check=True, capture_output=True)
@@ -155,7 +163,7 @@ def manifest(tmp_path: Path) -> Path:
     built = store_snapshot(tmp_path / "claims" / "indexes")
     given = {"source": {"pvc": {"claimName": "indexes", "path": "snapshots"}}, "digest": built}
     whole = {name: MINIMAL[name] for name in ("generator",)} | {"index": {"snapshot": given}}
-    whole |= {"embedder": {**MINIMAL["embedder"], "dimension": 64}}
+    whole |= {"embedder": {**MINIMAL["embedder"], "dimension": 64}, "pod": {"env": [STAND_IN]}}
     head = {"apiVersion": "tailhold.dev/v1alpha1", "kind": "RagPipeline", "metadata": {"name": "docs"}}
     path = tmp_path / "docs.yaml"
     path.write_text(yaml.safe_dump(head | {"spec": whole}))
@@ -166,7 +174,7 @@ def manifest(tmp_path: Path) -> Path:
 def serving(tmp_path: Path, manifest: Path) -> Iterator[tuple["subprocess.Popen[str]", int]]:
     """The real program with the stand-in engine, three seconds from being ready, and its port for clients."""
     port = free_port()
-    own = {"TAILHOLD_CACHE": str(tmp_path), "TAILHOLD_ENGINE": "stand-in", "TAILHOLD_STAND_IN_START_SECONDS": "3"}
+    own = {"TAILHOLD_CACHE": str(tmp_path)}
     path = os.pathsep.join(each for each in sys.path if each)
     words = ["serve", str(manifest), "--port", str(port), "--internal-port", str(port + 1), "--grpc-port"]
     process = subprocess.Popen(

@@ -20,6 +20,7 @@ from tailhold_server.backends import Opening, searcher
 from tailhold_server.errors import StartError
 from tailhold_server.ingest.build import Models, build, build_with
 from tailhold_server.ingest.report import BuildReport, Why
+from tailhold_server.ingest.tokens import tokenise
 from tailhold_server.snapshots import Snapshot, open_snapshot, snapshot_folder
 from tailhold_server.snapshots.tombstones import add_tombstone, restore_version
 from tailhold_server.testing import StandInEncoder
@@ -66,7 +67,7 @@ def run(minilm: Path, tmp_path: Path) -> Callable[..., tuple[BuildReport, Snapsh
         claims: Path, of: BuildPart | None = None, progress: Callable[[Progress], None] = lambda _: None, **more: Any
     ) -> tuple[BuildReport, Snapshot]:
         encoder = PoisonedEncoder(DIMENSION, FINGERPRINT)
-        models = Models(encoder, load_tokenizer(minilm), minilm)
+        models = Models(encoder, load_tokenizer(minilm), partial(tokenise, minilm))
         maps = tmp_path / "maps"
         report = build_with(models, of or part(), claims=claims, config_maps=maps, progress=progress, **more)
         return report, open_snapshot(snapshot_folder(claims / "snapshots", report.snapshot), report.snapshot)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from program_process import ServerProcess, Starter, starter
+from program_process import ServerProcess, Starter, pace, starter
 
 from tailhold_local.jaeger import Jaeger, running
 from tailhold_server.audit.auditor import ChainAuditor
@@ -23,7 +23,7 @@ def start_stand_in(tmp_path: Path) -> Iterator[Starter]:
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """One program for the tests that leave it as it was. It speaks ten words a second."""
     with starter(tmp_path_factory.mktemp("shared")) as start:
-        yield start(TAILHOLD_STAND_IN_SECONDS_PER_TOKEN="0.1")
+        yield start(stand_in=pace(0.1))
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from program_process import ServerProcess, termination
+from program_process import ServerProcess, pace, termination
 from rag_server import body, content_part, pod_part, running
 from typer.testing import CliRunner
 
@@ -168,7 +168,7 @@ async def test_a_refused_question_leaves_no_record(chained: Any, tmp_path: Path)
 
 
 def test_a_client_that_leaves_is_recorded(start_stand_in: Any) -> None:
-    program = start_stand_in(pod=audited(), TAILHOLD_STAND_IN_SECONDS_PER_TOKEN="0.1")
+    program = start_stand_in(pod=audited(), stand_in=pace(0.1))
     url = f"{program.url}/v1/chat/completions"
     with httpx.stream("POST", url, json=body("word " * 50, stream=True), trust_env=False) as answer:
         next(answer.iter_text())
@@ -325,9 +325,8 @@ def test_a_server_that_is_killed_has_lost_no_record_of_what_it_sent(start_stand_
     """Every answer whose end was received has an outcome, every answer that was begun to be received a beginning; each
     next process goes on with the chain."""
     told = dict[str, bool]()
-    for wanted, pace in ((5, "0"), (40, "0.002"), (17, "0"), (60, "0.002")):
-        named = {"TAILHOLD_POD_NAME": "docs-1", "TAILHOLD_STAND_IN_SECONDS_PER_TOKEN": pace}
-        program = start_stand_in(pod=audited(), **named)
+    for wanted, seconds in ((5, 0), (40, 0.002), (17, 0), (60, 0.002)):
+        program = start_stand_in(pod=audited(), stand_in=pace(seconds), TAILHOLD_POD_NAME="docs-1")
         askers = [Asker(program.url, seed) for seed in range(6)]
         with concurrent.futures.ThreadPoolExecutor(6) as pool:
             running = [pool.submit(asker.run) for asker in askers]

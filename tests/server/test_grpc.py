@@ -18,7 +18,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from grpc_status import rpc_status
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from program_process import Starter, free_port
+from program_process import Starter, free_port, pace
 from rag_server import Running, content_part, pod_part, running
 
 from tailhold_api.rpc import Grpc
@@ -228,7 +228,7 @@ def test_every_failure_has_a_code() -> None:
 
 
 def test_a_program_that_drains_ends_its_calls_well(start_stand_in: Starter) -> None:
-    program = start_stand_in(TAILHOLD_STAND_IN_SECONDS_PER_TOKEN="0.05")
+    program = start_stand_in(stand_in=pace(0.05))
     with grpc.insecure_channel(f"127.0.0.1:{program.grpc_port}") as channel:
         ask = channel.unary_stream(ASK, api.AskRequest.SerializeToString, api.AskResponse.FromString)
         asked = api.AskRequest(messages=[api.Message(role=api.ROLE_USER, text=QUESTION)])

@@ -7,7 +7,7 @@ from functools import partial
 import httpx
 import pytest
 from hostile import many, odd, open_files, question, resident, sent, statuses, touched, vanished
-from program_process import ServerProcess, starter
+from program_process import ServerProcess, pace, starter
 from rag_server import body
 
 GROWTH_MEBIBYTES = 40
@@ -17,7 +17,7 @@ GROWTH_MEBIBYTES = 40
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with starter(tmp_path_factory.mktemp("hostile")) as start:
-        yield start(TAILHOLD_STAND_IN_SECONDS_PER_TOKEN="0.01", TAILHOLD_SEND_SECONDS="1", TAILHOLD_RECEIVE_SECONDS="1")
+        yield start(stand_in=pace(0.01), TAILHOLD_SEND_SECONDS="1", TAILHOLD_RECEIVE_SECONDS="1")
 
 
 def _well(server: ServerProcess) -> None:

@@ -192,7 +192,7 @@ def test_the_job_leaves_what_it_found_where_kubelet_looks(tmp_path: Path) -> Non
 
 def test_with_the_stand_in_engine_no_model_is_read(tmp_path: Path) -> None:
     sources = ModelSource(path="/nowhere"), ModelSource(path="/nowhere-else")
-    found = inspect(InspectionPart(generator=sources[0], embedder=sources[1], image=""), tmp_path, stand_in=True)
+    found = inspect(InspectionPart(generator=sources[0], embedder=sources[1], image="", stand_in=True), tmp_path)
     assert (found.generator, found.embedder, found.vllm) == (None, None, "stand-in")
 
 

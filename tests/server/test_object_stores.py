@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from buckets import BUCKET, KEY, SECRET, Front, bucket, upload
 from hub import Faults
-from rag_server import pod_part, store_snapshot
+from rag_server import pod_part, stood_in, store_snapshot
 from safetensors.numpy import save_file
 
 from tailhold_api.conditions import Reason
@@ -248,8 +248,8 @@ def test_the_server_opens_a_given_snapshot_and_refuses_one_that_is_not_there(
 ) -> None:
     _, digest = snapshots
     source = SnapshotSource(pvc=ClaimFolder(claim_name="snapshots", path="snapshots"))
-    pod = pod_part().model_copy(update={"store": None, "snapshots": source})
-    settings = ServerSettings(claims=tmp_path / "claims", engine="stand-in")
+    pod = stood_in(pod_part()).model_copy(update={"store": None, "snapshots": source})
+    settings = ServerSettings(claims=tmp_path / "claims")
     backend = choose_backend(pod, settings)
     assert backend.opener(digest).snapshot == digest
     with pytest.raises(ContentRefusedError, match="0000"):

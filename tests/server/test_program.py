@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from program_process import termination
+from program_process import pace, termination
 from rag_server import body, pod_part
 
 from tailhold.places import ServeFailedError
@@ -100,7 +100,7 @@ def is_refused(program: Any) -> bool:
 
 def test_a_stopped_server_ends_its_answers_and_takes_no_more(start_stand_in: Any) -> None:
     """C67."""
-    program = start_stand_in(TAILHOLD_STAND_IN_SECONDS_PER_TOKEN="0.2")
+    program = start_stand_in(stand_in=pace(0.2))
     texts: list[str] = []
 
     def ask() -> None:
@@ -146,7 +146,7 @@ def test_an_open_connection_is_answered_once_more_and_told_to_close(start_stand_
 
 def test_no_request_of_twenty_clients_fails_when_the_server_is_told_to_stop(start_stand_in: Any) -> None:
     """C67: each goes on over its connection until it is told to close it, and would go to another pod then."""
-    program = start_stand_in(TAILHOLD_STAND_IN_SECONDS_PER_TOKEN="0.02")
+    program = start_stand_in(stand_in=pace(0.02))
     answered: list[bytes] = []
     told_to_close: list[int] = []
 
@@ -178,9 +178,7 @@ def test_an_idle_server_that_nobody_is_connected_to_stops_at_once(start_stand_in
 
 
 def test_a_server_whose_engine_stands_still_ends_its_streams_leaves_word_and_ends(start_stand_in: Any) -> None:
-    program = start_stand_in(
-        TAILHOLD_STAND_IN_SECONDS_PER_TOKEN="2", TAILHOLD_STALL_SECONDS="0.5", TAILHOLD_LOOK_SECONDS="0.1"
-    )
+    program = start_stand_in(stand_in=pace(2), TAILHOLD_STALL_SECONDS="0.5", TAILHOLD_LOOK_SECONDS="0.1")
     texts: list[str] = []
     asked = threading.Thread(
         target=lambda: texts.append(
@@ -198,7 +196,7 @@ def test_a_server_whose_engine_stands_still_ends_its_streams_leaves_word_and_end
 def test_an_answer_longer_than_the_drain_ends_with_an_error_event(start_stand_in: Any) -> None:
     """C67."""
     pod = pod_part().model_copy(update={"server": Program(drain_seconds=1)})
-    program = start_stand_in(pod=pod, TAILHOLD_STAND_IN_SECONDS_PER_TOKEN="1.5")
+    program = start_stand_in(pod=pod, stand_in=pace(1.5))
     url = f"{program.url}/v1/chat/completions"
     with httpx.stream("POST", url, json=body(stream=True), timeout=30, trust_env=False) as answer:
         lines = answer.iter_text()
@@ -262,16 +260,16 @@ def test_a_port_in_use_is_said_at_once(shared: Any) -> None:
 
 
 def test_a_start_that_fails_leaves_its_reason(start_stand_in: Any) -> None:
-    program = start_stand_in(wait=False, TAILHOLD_STAND_IN_START_ERROR="no memory for the cache")
+    program = start_stand_in(wait=False, stand_in="startFails=true")
     assert program.process.wait(30) == 1
     assert json.loads(program.termination_log.read_text()) == {
         "reason": "StartFailed",
-        "message": "no memory for the cache",
+        "message": "the stand-in engine was told to fail its start (`startFails`)",
     }
 
 
 def test_a_model_that_is_not_there_ends_the_start_for_good(start_stand_in: Any) -> None:
-    program = start_stand_in(wait=False, TAILHOLD_ENGINE="vllm")
+    program = start_stand_in(wait=False, stand_in=None)
     assert program.process.wait(60) == 2
     left = json.loads(program.termination_log.read_text())
     assert left["reason"] == "ModelNotFound"
@@ -280,7 +278,7 @@ def test_a_model_that_is_not_there_ends_the_start_for_good(start_stand_in: Any) 
 
 def test_a_loading_server_answers_its_probes_and_stops_when_told(start_stand_in: Any) -> None:
     """C100."""
-    program = start_stand_in(wait=False, TAILHOLD_STAND_IN_START_SECONDS="60")
+    program = start_stand_in(wait=False, stand_in="startSeconds=60")
     program.wait_until(lambda: program.status("/livez") == 200)
     program.wait_until(lambda: tuning(program)["phase"] == "startEngine")
     started = httpx.get(f"{program.internal_url}/startupz", trust_env=False)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from program_process import Starter, free_port
+from program_process import Starter, free_port, pace
 from rag_server import body, pod_part, running
 from traces import ORDER, outline, spans
 from waiting import until
@@ -277,9 +277,7 @@ class TestAnswers:
 def test_jaeger_has_the_trace_of_an_answer(start_stand_in: Starter, jaeger: Jaeger) -> None:
     """The real Jaeger over OTLP, with a caller's trace; a killed program has sent what it had."""
     pod = pod_part().model_copy(update={"observability": Observability(otlp=Otlp(endpoint=jaeger.otlp_url))})
-    program = start_stand_in(
-        pod=pod, TAILHOLD_PIPELINE="team/docs", TAILHOLD_STAND_IN_SECONDS_PER_TOKEN="0.02", OTEL_SERVICE_NAME="rag"
-    )
+    program = start_stand_in(pod=pod, TAILHOLD_PIPELINE="team/docs", stand_in=pace(0.02), OTEL_SERVICE_NAME="rag")
     asked = {"json": body(SECRET_WORDS, stream=True), "headers": {"traceparent": CALLER}}
     answer = httpx.post(f"{program.url}/v1/chat/completions", **asked, timeout=30)  # type: ignore[arg-type]
     assert program.stop() == 0

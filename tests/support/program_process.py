@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from rag_server import content_part, pod_part, store_snapshot
+from rag_server import content_part, pod_part, stood_in, store_snapshot
 
 from tailhold_api.audit import Recording
 from tailhold_api.codec import dump
@@ -22,6 +22,16 @@ from tailhold_api.parts import ContentPart, PodPart
 
 _ENTRY = "import sys; from pathlib import Path; from tailhold.serve import serve; a = sys.argv[1:]; "
 _SERVE = "sys.exit(serve(None, Path(a[0]), Path(a[1]), '127.0.0.1', int(a[2]), int(a[3]), int(a[4])))"
+
+
+QUICK = "firstTokenMilliseconds=0 tokenMilliseconds=0 slots=256 answerTokens=0"
+"""A stand-in engine that repeats the question at once."""
+
+
+def pace(seconds_per_token: float) -> str:
+    """One that speaks so fast."""
+    milliseconds = 1000 * seconds_per_token
+    return f"firstTokenMilliseconds={milliseconds:g} tokenMilliseconds={milliseconds:g} slots=256 answerTokens=0"
 
 
 @dataclass
@@ -113,14 +123,15 @@ def starter(folder: Path) -> Iterator[Starter]:
         pod: PodPart | None = None,
         content: dict[str, Any] | None = None,
         recording: Recording | None = None,
+        stand_in: str | None = QUICK,
         **environment: str,
     ) -> ServerProcess:
         program = start_program(
             folder / f"program{len(started)}",
             folder / "claims",
-            pod or pod_part(),
+            pod or pod_part() if stand_in is None else stood_in(pod or pod_part(), stand_in),
             content_part(digest, recording=recording).model_copy(update=content or {}),
-            **{"TAILHOLD_ENGINE": "stand-in", **environment},
+            **environment,
         )
         started.append(program)
         if wait:

@@ -10,12 +10,14 @@ from typing import Any
 import httpx
 import openai
 
+from tailhold_api import names
 from tailhold_api.audit import Recording
 from tailhold_api.engine import Engine
 from tailhold_api.index_kinds import IndexKind
 from tailhold_api.parts import ContentPart, PodPart
 from tailhold_api.serving import Admission, Embedder, Generator, Prompt, Retrieval
 from tailhold_api.sources import ClaimFolder, Metric, ModelSource, SnapshotStore, Uploads
+from tailhold_api.variables import Variable
 from tailhold_server.access.authentication import Authenticator
 from tailhold_server.app import create_app, create_internal_app
 from tailhold_server.backends import Backend
@@ -26,6 +28,7 @@ from tailhold_server.service import Service
 from tailhold_server.settings import ServerSettings
 from tailhold_server.snapshots.contents import Contents, Document, Place
 from tailhold_server.snapshots.store import write_snapshot
+from tailhold_server.stand_in.models import EMBEDDER, chunk_tokens
 from tailhold_server.start import start_with
 from tailhold_server.testing import (
     StandInDocument,
@@ -56,6 +59,12 @@ def pod_part(*, uploads: bool = False, **engine: Any) -> PodPart:
     )
 
 
+def stood_in(pod: PodPart, behaviour: str = "") -> PodPart:
+    """The same, served by the stand-in engine as a manifest asks for it."""
+    variable = Variable(name=names.STAND_IN_VARIABLE, value=behaviour)
+    return pod.model_copy(update={"pod": pod.pod.model_copy(update={"env": (*pod.pod.env, variable)})})
+
+
 def content_part(
     snapshot: str = SNAPSHOT,
     *,
@@ -77,18 +86,18 @@ def content_part(
 def store_snapshot(store: Path, documents: Sequence[StandInDocument] = DOCUMENTS) -> str:
     """A real snapshot on disk whose vectors and tokens are the stand-ins'."""
     texts = [each.text for each in documents]
-    tokens = [list(each.text.encode()) for each in documents]
+    tokens = chunk_tokens(texts)
     contents = Contents(
         kind=IndexKind.FLAT,
         metric=Metric.COSINE,
-        embedder="e" * 64,
-        tokenizer="f" * 64,
-        vocabulary=256,
+        embedder=EMBEDDER,
+        tokenizer=tokens.fingerprint,
+        vocabulary=tokens.vocabulary,
         build="0" * 64,
         recall=1.0,
         vectors=StandInEncoder(64).encode(texts),
         texts=texts,
-        token_ids=tokens,
+        token_ids=tokens.ids,
         passages=[hashlib.sha256(text.encode()).digest() for text in texts],
         places=[[Place(number, 0, len(text))] for number, text in enumerate(texts)],
         documents=[Document("notes", f"{each.title}.html", each.title, each.url) for each in documents],

@@ -46,6 +46,11 @@ def print_report(console: Console, report: LoadReport) -> None:
 
 def lines(report: LoadReport) -> Iterator[str]:
     """What is said in sentences."""
+    if report.made_up:
+        yield (
+            f"A STAND-IN ENGINE ANSWERED, no model: the latencies of {report.made_up} answers are those that its"
+            " manifest states, and what queues and the machine add. They say nothing about serving"
+        )
     yield from _counts(report)
     if report.interrupted:
         yield "stopped by Ctrl-C: what was under way counts as unfinished"

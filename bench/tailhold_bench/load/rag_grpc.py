@@ -93,6 +93,7 @@ def _finish(ending: api.Ending, sample: Sample, now: float) -> None:
     sample.outcome = Outcome.OK
     sample.prompt_tokens = ending.usage.prompt_tokens
     sample.output_tokens = ending.usage.completion_tokens
+    sample.made_up = ending.engine == "stand-in"
     sample.stages = dict(sorted(ending.stage_milliseconds.items(), key=lambda item: _PLACES.get(item[0], len(_PLACES))))
     if sample.first_token is None:  # an empty answer is one all the same
         sample.first_token = sample.last_token = now

@@ -224,6 +224,8 @@ class LoadReport(_Data):
     """How many requests after warm-up ended in each way."""
     warmup_requests: int
     """Requests before these, in no figure."""
+    made_up: int = 0
+    """Answers of a stand-in engine, after warm-up: their latencies are those that it was told, no model's."""
     rates: Rates
     latencies: list[LatencyReport]
     stages: list[StageReport]
@@ -264,6 +266,7 @@ def report_of(samples: Sequence[Sample], setting: Setting, objectives: Sequence[
         **setting.model_dump(exclude={"warmup_seconds", "cpu_shares", "bounds"}),
         outcomes={outcome: sum(s.outcome is outcome for s in counted) for outcome in Outcome},
         warmup_requests=warmup,
+        made_up=sum(s.made_up for s in counted),
         rates=_rates(counted),
         latencies=[_latency(latencies(counted, kind), kind) for kind in Latency],
         stages=_stages(counted),

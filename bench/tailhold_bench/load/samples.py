@@ -49,6 +49,8 @@ class Sample:
     """Why it is not `ok`."""
     trace: str = ""
     """Id of its trace, where the server has one."""
+    made_up: bool = False
+    """Whether the server says that a stand-in engine answered, and no model."""
 
     @property
     def lag(self) -> float | None:

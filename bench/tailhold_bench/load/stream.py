@@ -62,6 +62,7 @@ class StreamReader:
     def _ours(self, said: dict[str, Any]) -> None:
         """What only Tailhold's own events have."""
         self._sample.trace = str(said.get("trace") or self._sample.trace)
+        self._sample.made_up = self._sample.made_up or said.get("engine") == "stand-in"
         stages = said.get("stages") or {}
         self._sample.stages |= {str(name): float(milliseconds) for name, milliseconds in stages.items()}
 

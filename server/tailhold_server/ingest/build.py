@@ -1,9 +1,11 @@
 """Builds and publishes one snapshot."""
 
+import logging
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -11,6 +13,7 @@ from tokenizers import Tokenizer
 from tailhold_api.codec import digest, dump
 from tailhold_api.conditions import Reason
 from tailhold_api.index_kinds import IndexKind
+from tailhold_api.names import STAND_IN_VARIABLE
 from tailhold_api.parts import BuildPart
 from tailhold_api.sources import Index
 from tailhold_api.status import Progress
@@ -22,7 +25,7 @@ from tailhold_server.ingest.report import BuildReport, DocumentFailure
 from tailhold_server.ingest.sources import Found, read_source
 from tailhold_server.ingest.split import Splitter
 from tailhold_server.ingest.structure import EXACT, Structured, build_structure
-from tailhold_server.ingest.tokens import tokenise
+from tailhold_server.ingest.tokens import ChunkTokens, tokenise
 from tailhold_server.ingest.worker import Reader
 from tailhold_server.models import model_folder
 from tailhold_server.ports import Encoder
@@ -32,6 +35,7 @@ from tailhold_server.snapshots.store import LOCAL, newest_made_by, write_whole
 from tailhold_server.snapshots.tombstones import Tombstones, read_tombstones
 from tailhold_server.uploads.reading import read_uploads
 
+_LOG = logging.getLogger(__name__)
 BUILDS = "builds"
 KEEP: int = Index.model_fields["keep_snapshots"].default
 """Snapshots held beside the new one where nobody says how many."""
@@ -44,8 +48,8 @@ class Models:
 
     encoder: Encoder
     embedder_tokenizer: Tokenizer
-    generator: Path
-    """Folder of the generator."""
+    chunk_tokens: Callable[[Sequence[str]], ChunkTokens]
+    """By the generator's tokenizer."""
 
 
 def build(
@@ -71,12 +75,21 @@ def build(
 
 def load_models(part: BuildPart, claims: Path, progress: Tell = lambda _: None) -> Models:
     """Both models; one that is missing ends the build before a document is read."""
+    if part.stand_in:
+        return _stand_ins(part)
     from tailhold_server.adapters.encoder import load_encoder, load_tokenizer
 
     places = Places.of(ServerSettings(claims=claims))
     folder = model_folder(part.embedder.model, places, lambda each: progress(each) if each else None)
     generator = model_folder(part.generator.model, places, lambda each: progress(each) if each else None)
-    return Models(load_encoder(folder, part.embedder), load_tokenizer(folder), generator)
+    return Models(load_encoder(folder, part.embedder), load_tokenizer(folder), partial(tokenise, generator))
+
+
+def _stand_ins(part: BuildPart) -> Models:
+    from tailhold_server.stand_in.models import chunk_tokens, counting_tokenizer, encoder
+
+    _LOG.warning("%s: the index is made of hashed words, no model is loaded", STAND_IN_VARIABLE)
+    return Models(encoder(part.embedder.dimension), counting_tokenizer(), chunk_tokens)
 
 
 def build_with(
@@ -188,7 +201,7 @@ def _need_chunks(collected: Collected, sources: list[str]) -> None:
 def _contents(
     models: Models, part: BuildPart, collected: Collected, embedded: Embedded, structured: Structured
 ) -> Contents:
-    tokens = tokenise(models.generator, collected.texts)
+    tokens = models.chunk_tokens(collected.texts)
     return Contents(
         kind=part.kind,
         metric=part.metric,

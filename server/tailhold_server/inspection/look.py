@@ -19,16 +19,16 @@ from tailhold_server.settings import ServerSettings
 STAND_IN_VERSION = "stand-in"
 
 
-def inspect(part: InspectionPart, claims: Path, *, stand_in: bool = False) -> Inspection:
+def inspect(part: InspectionPart, claims: Path) -> Inspection:
     """Reads configs, headers and the source of the installed vLLM; loads and runs none of it. Raises StartError.
 
-    With `stand_in` no model is read: the stand-in engine has none.
+    No model is read for a stand-in, which has none.
     """
     places = Places.of(ServerSettings(claims=claims))
     if part.snapshots and not part.snapshots.object_store:
         mounted(part.snapshots, places)
-    found = Inspection(digest=digest(part), models=models_digest(part.generator, part.embedder))
-    if stand_in:
+    found = Inspection(digest=digest(part), models=_models(part))
+    if part.stand_in:
         return found.model_copy(update={"vllm": STAND_IN_VERSION})
     version = installed_version()
     known = known_arguments()
@@ -42,3 +42,7 @@ def inspect(part: InspectionPart, claims: Path, *, stand_in: bool = False) -> In
             "unknown_arguments": unknown_arguments(dict.fromkeys(part.arguments), known) if known else (),
         }
     )
+
+
+def _models(part: InspectionPart) -> str:
+    return models_digest(part.generator, part.embedder, stand_in=part.stand_in)

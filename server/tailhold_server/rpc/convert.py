@@ -113,8 +113,8 @@ def piece(step: Step) -> api.AskResponse:
     return api.AskResponse(piece=api.Piece(text=step.text, citations=_citations(step.citations)))
 
 
-def ending(answer: Answer, finish_reason: str) -> api.AskResponse:
-    """Why it ended, all citations, and the figures."""
+def ending(answer: Answer, finish_reason: str, *, made_up: bool = False) -> api.AskResponse:
+    """Why it ended, all citations, the figures, and whether the stand-in engine made it up."""
     usage = api.Usage(
         prompt_tokens=len(answer.prepared.prompt_ids),
         completion_tokens=answer.completion_tokens,
@@ -125,6 +125,7 @@ def ending(answer: Answer, finish_reason: str) -> api.AskResponse:
         citations=_citations(answer.citations),
         usage=usage,
         stage_milliseconds=answer.stages,
+        engine="stand-in" if made_up else "",
     )
     return api.AskResponse(ending=said)
 

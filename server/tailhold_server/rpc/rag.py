@@ -141,7 +141,8 @@ class Rag:
             async for step in steps:
                 await self._write(context, convert.piece(step))
                 if step.finish_reason:
-                    await self._write(context, convert.ending(answer, step.finish_reason))
+                    made_up = self._service.is_made_up
+                    await self._write(context, convert.ending(answer, step.finish_reason, made_up=made_up))
         asking.deliver()
 
     async def _write(self, context: _Context, part: api.AskResponse) -> None:

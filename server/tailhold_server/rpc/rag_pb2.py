@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtailhold_server/rpc/rag.proto\x12\x0btailhold.v1\x1a\x1cgoogle/protobuf/struct.proto\"8\n\x07Message\x12\x1f\n\x04role\x18\x01 \x01(\x0e\x32\x11.tailhold.v1.Role\x12\x0c\n\x04text\x18\x02 \x01(\t\"\xc7\x02\n\nAskRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12&\n\x08messages\x18\x02 \x03(\x0b\x32\x14.tailhold.v1.Message\x12\x17\n\nmax_tokens\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x18\n\x0btemperature\x18\x04 \x01(\x01H\x01\x88\x01\x01\x12\x12\n\x05top_p\x18\x05 \x01(\x01H\x02\x88\x01\x01\x12\x11\n\x04seed\x18\x06 \x01(\x03H\x03\x88\x01\x01\x12\x0c\n\x04stop\x18\x07 \x03(\t\x12\x1d\n\x10presence_penalty\x18\x08 \x01(\x01H\x04\x88\x01\x01\x12\x1e\n\x11\x66requency_penalty\x18\t \x01(\x01H\x05\x88\x01\x01\x42\r\n\x0b_max_tokensB\x0e\n\x0c_temperatureB\x08\n\x06_top_pB\x07\n\x05_seedB\x13\n\x11_presence_penaltyB\x14\n\x12_frequency_penalty\"\x8a\x01\n\x0b\x41skResponse\x12\'\n\x07opening\x18\x01 \x01(\x0b\x32\x14.tailhold.v1.OpeningH\x00\x12#\n\x05piece\x18\x02 \x01(\x0b\x32\x12.tailhold.v1.PieceH\x00\x12%\n\x06\x65nding\x18\x03 \x01(\x0b\x32\x13.tailhold.v1.EndingH\x00\x42\x06\n\x04part\"\x8b\x01\n\x07Opening\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\r\n\x05model\x18\x03 \x01(\t\x12$\n\x07sources\x18\x04 \x03(\x0b\x32\x13.tailhold.v1.Source\x12%\n\x07\x63ontext\x18\x05 \x01(\x0b\x32\x14.tailhold.v1.Context\"_\n\x07\x43ontext\x12\x0e\n\x06\x63hunks\x18\x01 \x01(\x03\x12\x0f\n\x07\x64ropped\x18\x02 \x01(\x03\x12\x11\n\ttruncated\x18\x03 \x01(\x08\x12\x0e\n\x06tokens\x18\x04 \x01(\x03\x12\x10\n\x08snapshot\x18\x05 \x01(\t\"p\n\x06Source\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0b\n\x03url\x18\x03 \x01(\t\x12\x10\n\x08\x64ocument\x18\x04 \x01(\t\x12\x0b\n\x03key\x18\x05 \x01(\t\x12\r\n\x05score\x18\x06 \x01(\x01\x12\x0c\n\x04text\x18\x07 \x01(\t\"?\n\x05Piece\x12\x0c\n\x04text\x18\x01 \x01(\t\x12(\n\tcitations\x18\x02 \x03(\x0b\x32\x15.tailhold.v1.Citation\"6\n\x08\x43itation\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\r\n\x05start\x18\x02 \x01(\x03\x12\x0b\n\x03\x65nd\x18\x03 \x01(\x03\"\x89\x02\n\x06\x45nding\x12\x30\n\rfinish_reason\x18\x01 \x01(\x0e\x32\x19.tailhold.v1.FinishReason\x12(\n\tcitations\x18\x02 \x03(\x0b\x32\x15.tailhold.v1.Citation\x12!\n\x05usage\x18\x03 \x01(\x0b\x32\x12.tailhold.v1.Usage\x12\x46\n\x12stage_milliseconds\x18\x04 \x03(\x0b\x32*.tailhold.v1.Ending.StageMillisecondsEntry\x1a\x38\n\x16StageMillisecondsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"P\n\x05Usage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\x03\x12\x19\n\x11\x63ompletion_tokens\x18\x02 \x01(\x03\x12\x15\n\rcached_tokens\x18\x03 \x01(\x03\"\x99\x01\n\x0fRetrieveRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\x18\n\x0bmax_results\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x16\n\tmin_score\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\'\n\x06\x66ilter\x18\x04 \x01(\x0b\x32\x17.google.protobuf.StructB\x0e\n\x0c_max_resultsB\x0c\n\n_min_score\":\n\x10RetrieveResponse\x12&\n\x08passages\x18\x01 \x03(\x0b\x32\x14.tailhold.v1.Passage\"\x83\x01\n\x07Passage\x12\x0f\n\x07\x66ile_id\x18\x01 \x01(\t\x12\x10\n\x08\x66ilename\x18\x02 \x01(\t\x12\r\n\x05score\x18\x03 \x01(\x01\x12\x0c\n\x04text\x18\x04 \x01(\t\x12\x0b\n\x03key\x18\x05 \x01(\t\x12+\n\nattributes\x18\x06 \x01(\x0b\x32\x17.google.protobuf.Struct\"R\n\rIngestRequest\x12)\n\x08\x64ocument\x18\x01 \x01(\x0b\x32\x15.tailhold.v1.DocumentH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"I\n\x08\x44ocument\x12\x10\n\x08\x66ilename\x18\x01 \x01(\t\x12+\n\nattributes\x18\x02 \x01(\x0b\x32\x17.google.protobuf.Struct\"@\n\x0eIngestResponse\x12.\n\tdocuments\x18\x01 \x03(\x0b\x32\x1b.tailhold.v1.StoredDocument\"m\n\x0eStoredDocument\x12\x0f\n\x07\x66ile_id\x18\x01 \x01(\t\x12\x10\n\x08\x66ilename\x18\x02 \x01(\t\x12)\n\x05state\x18\x03 \x01(\x0e\x32\x1a.tailhold.v1.DocumentState\x12\r\n\x05\x62ytes\x18\x04 \x01(\x03*P\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bROLE_SYSTEM\x10\x01\x12\r\n\tROLE_USER\x10\x02\x12\x12\n\x0eROLE_ASSISTANT\x10\x03*_\n\x0c\x46inishReason\x12\x1d\n\x19\x46INISH_REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12\x46INISH_REASON_STOP\x10\x01\x12\x18\n\x14\x46INISH_REASON_LENGTH\x10\x02*\x88\x01\n\rDocumentState\x12\x1e\n\x1a\x44OCUMENT_STATE_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x44OCUMENT_STATE_IN_PROGRESS\x10\x01\x12\x1c\n\x18\x44OCUMENT_STATE_COMPLETED\x10\x02\x12\x19\n\x15\x44OCUMENT_STATE_FAILED\x10\x03\x32\xcf\x01\n\x03Rag\x12:\n\x03\x41sk\x12\x17.tailhold.v1.AskRequest\x1a\x18.tailhold.v1.AskResponse0\x01\x12G\n\x08Retrieve\x12\x1c.tailhold.v1.RetrieveRequest\x1a\x1d.tailhold.v1.RetrieveResponse\x12\x43\n\x06Ingest\x12\x1a.tailhold.v1.IngestRequest\x1a\x1b.tailhold.v1.IngestResponse(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtailhold_server/rpc/rag.proto\x12\x0btailhold.v1\x1a\x1cgoogle/protobuf/struct.proto\"8\n\x07Message\x12\x1f\n\x04role\x18\x01 \x01(\x0e\x32\x11.tailhold.v1.Role\x12\x0c\n\x04text\x18\x02 \x01(\t\"\xc7\x02\n\nAskRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12&\n\x08messages\x18\x02 \x03(\x0b\x32\x14.tailhold.v1.Message\x12\x17\n\nmax_tokens\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x18\n\x0btemperature\x18\x04 \x01(\x01H\x01\x88\x01\x01\x12\x12\n\x05top_p\x18\x05 \x01(\x01H\x02\x88\x01\x01\x12\x11\n\x04seed\x18\x06 \x01(\x03H\x03\x88\x01\x01\x12\x0c\n\x04stop\x18\x07 \x03(\t\x12\x1d\n\x10presence_penalty\x18\x08 \x01(\x01H\x04\x88\x01\x01\x12\x1e\n\x11\x66requency_penalty\x18\t \x01(\x01H\x05\x88\x01\x01\x42\r\n\x0b_max_tokensB\x0e\n\x0c_temperatureB\x08\n\x06_top_pB\x07\n\x05_seedB\x13\n\x11_presence_penaltyB\x14\n\x12_frequency_penalty\"\x8a\x01\n\x0b\x41skResponse\x12\'\n\x07opening\x18\x01 \x01(\x0b\x32\x14.tailhold.v1.OpeningH\x00\x12#\n\x05piece\x18\x02 \x01(\x0b\x32\x12.tailhold.v1.PieceH\x00\x12%\n\x06\x65nding\x18\x03 \x01(\x0b\x32\x13.tailhold.v1.EndingH\x00\x42\x06\n\x04part\"\x8b\x01\n\x07Opening\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\r\n\x05model\x18\x03 \x01(\t\x12$\n\x07sources\x18\x04 \x03(\x0b\x32\x13.tailhold.v1.Source\x12%\n\x07\x63ontext\x18\x05 \x01(\x0b\x32\x14.tailhold.v1.Context\"_\n\x07\x43ontext\x12\x0e\n\x06\x63hunks\x18\x01 \x01(\x03\x12\x0f\n\x07\x64ropped\x18\x02 \x01(\x03\x12\x11\n\ttruncated\x18\x03 \x01(\x08\x12\x0e\n\x06tokens\x18\x04 \x01(\x03\x12\x10\n\x08snapshot\x18\x05 \x01(\t\"p\n\x06Source\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0b\n\x03url\x18\x03 \x01(\t\x12\x10\n\x08\x64ocument\x18\x04 \x01(\t\x12\x0b\n\x03key\x18\x05 \x01(\t\x12\r\n\x05score\x18\x06 \x01(\x01\x12\x0c\n\x04text\x18\x07 \x01(\t\"?\n\x05Piece\x12\x0c\n\x04text\x18\x01 \x01(\t\x12(\n\tcitations\x18\x02 \x03(\x0b\x32\x15.tailhold.v1.Citation\"6\n\x08\x43itation\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\r\n\x05start\x18\x02 \x01(\x03\x12\x0b\n\x03\x65nd\x18\x03 \x01(\x03\"\x99\x02\n\x06\x45nding\x12\x30\n\rfinish_reason\x18\x01 \x01(\x0e\x32\x19.tailhold.v1.FinishReason\x12(\n\tcitations\x18\x02 \x03(\x0b\x32\x15.tailhold.v1.Citation\x12!\n\x05usage\x18\x03 \x01(\x0b\x32\x12.tailhold.v1.Usage\x12\x46\n\x12stage_milliseconds\x18\x04 \x03(\x0b\x32*.tailhold.v1.Ending.StageMillisecondsEntry\x12\x0e\n\x06\x65ngine\x18\x05 \x01(\t\x1a\x38\n\x16StageMillisecondsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"P\n\x05Usage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\x03\x12\x19\n\x11\x63ompletion_tokens\x18\x02 \x01(\x03\x12\x15\n\rcached_tokens\x18\x03 \x01(\x03\"\x99\x01\n\x0fRetrieveRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\x18\n\x0bmax_results\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x16\n\tmin_score\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\'\n\x06\x66ilter\x18\x04 \x01(\x0b\x32\x17.google.protobuf.StructB\x0e\n\x0c_max_resultsB\x0c\n\n_min_score\":\n\x10RetrieveResponse\x12&\n\x08passages\x18\x01 \x03(\x0b\x32\x14.tailhold.v1.Passage\"\x83\x01\n\x07Passage\x12\x0f\n\x07\x66ile_id\x18\x01 \x01(\t\x12\x10\n\x08\x66ilename\x18\x02 \x01(\t\x12\r\n\x05score\x18\x03 \x01(\x01\x12\x0c\n\x04text\x18\x04 \x01(\t\x12\x0b\n\x03key\x18\x05 \x01(\t\x12+\n\nattributes\x18\x06 \x01(\x0b\x32\x17.google.protobuf.Struct\"R\n\rIngestRequest\x12)\n\x08\x64ocument\x18\x01 \x01(\x0b\x32\x15.tailhold.v1.DocumentH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"I\n\x08\x44ocument\x12\x10\n\x08\x66ilename\x18\x01 \x01(\t\x12+\n\nattributes\x18\x02 \x01(\x0b\x32\x17.google.protobuf.Struct\"@\n\x0eIngestResponse\x12.\n\tdocuments\x18\x01 \x03(\x0b\x32\x1b.tailhold.v1.StoredDocument\"m\n\x0eStoredDocument\x12\x0f\n\x07\x66ile_id\x18\x01 \x01(\t\x12\x10\n\x08\x66ilename\x18\x02 \x01(\t\x12)\n\x05state\x18\x03 \x01(\x0e\x32\x1a.tailhold.v1.DocumentState\x12\r\n\x05\x62ytes\x18\x04 \x01(\x03*P\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bROLE_SYSTEM\x10\x01\x12\r\n\tROLE_USER\x10\x02\x12\x12\n\x0eROLE_ASSISTANT\x10\x03*_\n\x0c\x46inishReason\x12\x1d\n\x19\x46INISH_REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12\x46INISH_REASON_STOP\x10\x01\x12\x18\n\x14\x46INISH_REASON_LENGTH\x10\x02*\x88\x01\n\rDocumentState\x12\x1e\n\x1a\x44OCUMENT_STATE_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x44OCUMENT_STATE_IN_PROGRESS\x10\x01\x12\x1c\n\x18\x44OCUMENT_STATE_COMPLETED\x10\x02\x12\x19\n\x15\x44OCUMENT_STATE_FAILED\x10\x03\x32\xcf\x01\n\x03Rag\x12:\n\x03\x41sk\x12\x17.tailhold.v1.AskRequest\x1a\x18.tailhold.v1.AskResponse0\x01\x12G\n\x08Retrieve\x12\x1c.tailhold.v1.RetrieveRequest\x1a\x1d.tailhold.v1.RetrieveResponse\x12\x43\n\x06Ingest\x12\x1a.tailhold.v1.IngestRequest\x1a\x1b.tailhold.v1.IngestResponse(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,12 +34,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ENDING_STAGEMILLISECONDSENTRY']._loaded_options = None
   _globals['_ENDING_STAGEMILLISECONDSENTRY']._serialized_options = b'8\001'
-  _globals['_ROLE']._serialized_start=2115
-  _globals['_ROLE']._serialized_end=2195
-  _globals['_FINISHREASON']._serialized_start=2197
-  _globals['_FINISHREASON']._serialized_end=2292
-  _globals['_DOCUMENTSTATE']._serialized_start=2295
-  _globals['_DOCUMENTSTATE']._serialized_end=2431
+  _globals['_ROLE']._serialized_start=2131
+  _globals['_ROLE']._serialized_end=2211
+  _globals['_FINISHREASON']._serialized_start=2213
+  _globals['_FINISHREASON']._serialized_end=2308
+  _globals['_DOCUMENTSTATE']._serialized_start=2311
+  _globals['_DOCUMENTSTATE']._serialized_end=2447
   _globals['_MESSAGE']._serialized_start=76
   _globals['_MESSAGE']._serialized_end=132
   _globals['_ASKREQUEST']._serialized_start=135
@@ -57,25 +57,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CITATION']._serialized_start=1023
   _globals['_CITATION']._serialized_end=1077
   _globals['_ENDING']._serialized_start=1080
-  _globals['_ENDING']._serialized_end=1345
-  _globals['_ENDING_STAGEMILLISECONDSENTRY']._serialized_start=1289
-  _globals['_ENDING_STAGEMILLISECONDSENTRY']._serialized_end=1345
-  _globals['_USAGE']._serialized_start=1347
-  _globals['_USAGE']._serialized_end=1427
-  _globals['_RETRIEVEREQUEST']._serialized_start=1430
-  _globals['_RETRIEVEREQUEST']._serialized_end=1583
-  _globals['_RETRIEVERESPONSE']._serialized_start=1585
-  _globals['_RETRIEVERESPONSE']._serialized_end=1643
-  _globals['_PASSAGE']._serialized_start=1646
-  _globals['_PASSAGE']._serialized_end=1777
-  _globals['_INGESTREQUEST']._serialized_start=1779
-  _globals['_INGESTREQUEST']._serialized_end=1861
-  _globals['_DOCUMENT']._serialized_start=1863
-  _globals['_DOCUMENT']._serialized_end=1936
-  _globals['_INGESTRESPONSE']._serialized_start=1938
-  _globals['_INGESTRESPONSE']._serialized_end=2002
-  _globals['_STOREDDOCUMENT']._serialized_start=2004
-  _globals['_STOREDDOCUMENT']._serialized_end=2113
-  _globals['_RAG']._serialized_start=2434
-  _globals['_RAG']._serialized_end=2641
+  _globals['_ENDING']._serialized_end=1361
+  _globals['_ENDING_STAGEMILLISECONDSENTRY']._serialized_start=1305
+  _globals['_ENDING_STAGEMILLISECONDSENTRY']._serialized_end=1361
+  _globals['_USAGE']._serialized_start=1363
+  _globals['_USAGE']._serialized_end=1443
+  _globals['_RETRIEVEREQUEST']._serialized_start=1446
+  _globals['_RETRIEVEREQUEST']._serialized_end=1599
+  _globals['_RETRIEVERESPONSE']._serialized_start=1601
+  _globals['_RETRIEVERESPONSE']._serialized_end=1659
+  _globals['_PASSAGE']._serialized_start=1662
+  _globals['_PASSAGE']._serialized_end=1793
+  _globals['_INGESTREQUEST']._serialized_start=1795
+  _globals['_INGESTREQUEST']._serialized_end=1877
+  _globals['_DOCUMENT']._serialized_start=1879
+  _globals['_DOCUMENT']._serialized_end=1952
+  _globals['_INGESTRESPONSE']._serialized_start=1954
+  _globals['_INGESTRESPONSE']._serialized_end=2018
+  _globals['_STOREDDOCUMENT']._serialized_start=2020
+  _globals['_STOREDDOCUMENT']._serialized_end=2129
+  _globals['_RAG']._serialized_start=2450
+  _globals['_RAG']._serialized_end=2657
 # @@protoc_insertion_point(module_scope)

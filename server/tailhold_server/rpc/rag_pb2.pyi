@@ -144,7 +144,7 @@ class Citation(_message.Message):
     def __init__(self, number: _Optional[int] = ..., start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
 
 class Ending(_message.Message):
-    __slots__ = ("finish_reason", "citations", "usage", "stage_milliseconds")
+    __slots__ = ("finish_reason", "citations", "usage", "stage_milliseconds", "engine")
     class StageMillisecondsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -156,11 +156,13 @@ class Ending(_message.Message):
     CITATIONS_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
     STAGE_MILLISECONDS_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_FIELD_NUMBER: _ClassVar[int]
     finish_reason: FinishReason
     citations: _containers.RepeatedCompositeFieldContainer[Citation]
     usage: Usage
     stage_milliseconds: _containers.ScalarMap[str, float]
-    def __init__(self, finish_reason: _Optional[_Union[FinishReason, str]] = ..., citations: _Optional[_Iterable[_Union[Citation, _Mapping]]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., stage_milliseconds: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    engine: str
+    def __init__(self, finish_reason: _Optional[_Union[FinishReason, str]] = ..., citations: _Optional[_Iterable[_Union[Citation, _Mapping]]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., stage_milliseconds: _Optional[_Mapping[str, float]] = ..., engine: _Optional[str] = ...) -> None: ...
 
 class Usage(_message.Message):
     __slots__ = ("prompt_tokens", "completion_tokens", "cached_tokens")

@@ -108,6 +108,7 @@ class Completion(Response):
                 asking.revision,
                 self._usage,
                 asking.trace,
+                self._service.is_made_up,
             )
             await (self._stream if self._is_streamed else self._whole)(asking, answering.answer, frame, send)
 

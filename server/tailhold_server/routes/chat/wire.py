@@ -23,6 +23,8 @@ class Frame:
     usage: Usage
     trace: str = ""
     """The trace's id, empty where there is none."""
+    is_made_up: bool = False
+    """By the stand-in engine, and the answer says so."""
 
 
 def first_chunk(frame: Frame, answer: Answer) -> dict[str, Any]:
@@ -119,6 +121,7 @@ def _sources_part(frame: Frame, prepared: Prepared) -> dict[str, Any]:
 def _ending_part(frame: Frame, answer: Answer) -> dict[str, Any]:
     stages = {stage: round(milliseconds, 3) for stage, milliseconds in answer.stages.items()}
     said = {"revision": frame.revision, "annotations": _annotations(answer), "stages": stages}
+    said |= {"engine": "stand-in"} if frame.is_made_up else {}
     return said | ({"trace": frame.trace} if frame.trace else {})
 
 
