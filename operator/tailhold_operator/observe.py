@@ -7,8 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from tailhold_api import names
+from tailhold_api.handover import Handover
 from tailhold_api.slo import Objectives
 from tailhold_api.status import CapacityStatus, Progress, StartPhase
+from tailhold_operator.judge.watched import Watched
 from tailhold_operator.kinds import Manifest, Ref, label_of, uid_of
 
 _IMAGE_TROUBLE = (
@@ -153,6 +155,8 @@ class Report:
     """Digest of the documents that clients added, empty for none; None of a pod that takes no uploads."""
     objectives: Objectives | None = None
     """What it counts; None of a server that counts none."""
+    handover: Handover | None = None
+    """What it hands over; None of a server that hands over nothing."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +176,8 @@ class Seen:
     """What Events warn of, by the UID of what does not get on."""
     p99_milliseconds: int | None = None
     capacity: CapacityStatus | None = None
+    watched: Watched = field(default_factory=Watched)
+    """What its revisions were seen to do."""
     sampled: bool = False
     """Whether this is one of the seldom looks at what changes all the time."""
 

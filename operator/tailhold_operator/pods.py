@@ -10,9 +10,11 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from tailhold_api import codec, names
+from tailhold_api.handover import Handover
 from tailhold_api.parts import ContentPart
+from tailhold_api.rollout import Probe
 from tailhold_api.slo import Objectives
-from tailhold_api.status import Progress, StartPhase
+from tailhold_api.status import ProbeStatus, Progress, StartPhase
 from tailhold_operator.latency import read_buckets
 from tailhold_operator.observe import ChainHead, Pod, Report
 from tailhold_operator.progress import coarse, read_progress
@@ -65,6 +67,12 @@ class Pods(Protocol):
     async def tell(self, pod: Pod, objectives: Objectives, audience: str) -> Answer:
         """Have a server count these."""
 
+    async def hand_over(self, pod: Pod, handover: Handover, audience: str) -> Answer:
+        """Have a server hand over so much."""
+
+    async def probe(self, pod: Pod, probe: Probe, audience: str) -> ProbeStatus | None:
+        """Ask a server questions of ours."""
+
 
 class HttpPods:
     """Pods that are reached by their addresses."""
@@ -98,6 +106,23 @@ class HttpPods:
         """Have a server count these."""
         return await self._put(pod, "/internal/objectives", objectives, audience, _ASK)
 
+    async def hand_over(self, pod: Pod, handover: Handover, audience: str) -> Answer:
+        """Have a server hand over so much."""
+        return await self._put(pod, "/internal/handover", handover, audience, _ASK)
+
+    async def probe(self, pod: Pod, probe: Probe, audience: str) -> ProbeStatus | None:
+        """Ask a server questions of ours."""
+        patience = httpx.Timeout(probe.max_seconds + 10, connect=2)
+        headers = {"Authorization": f"Bearer {self._token(audience)}", "Content-Type": "application/json"}
+        url, body = _address(pod, "/internal/probe"), codec.dump(probe)
+        try:
+            answer = await self._client.post(
+                url, content=body, headers=headers, timeout=patience, extensions=_name(pod)
+            )
+            return codec.load_lenient(ProbeStatus, answer.raise_for_status().json())
+        except (httpx.HTTPError, ValueError):
+            return None
+
     async def _put(self, pod: Pod, path: str, part: BaseModel, audience: str, patience: httpx.Timeout) -> Answer:
         headers = {"Authorization": f"Bearer {self._token(audience)}", "Content-Type": "application/json"}
         url, body = _address(pod, path), codec.dump(part)
@@ -130,7 +155,17 @@ def _report(told: Mapping[str, Any]) -> Report:
         rates=told["rates"] if isinstance(told.get("rates"), dict) else {},
         audit=_chain_head(told.get("audit")),
         objectives=_objectives(told),
+        handover=_handover(told),
     )
+
+
+def _handover(told: Mapping[str, Any]) -> Handover | None:
+    if "handover" not in told:
+        return None
+    try:
+        return codec.load_lenient(Handover, told["handover"] or {})
+    except ValidationError:
+        return Handover()
 
 
 def _objectives(told: Mapping[str, Any]) -> Objectives | None:

@@ -8,9 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tailhold_api import codec, names
+from tailhold_api.handover import Handover
 from tailhold_api.parts import ContentPart
+from tailhold_api.rollout import Probe
 from tailhold_api.slo import Objectives
-from tailhold_api.status import StartPhase
+from tailhold_api.status import ProbeStatus, StartPhase
 from tailhold_operator.conditions import stamp
 from tailhold_operator.errors import ConflictError
 from tailhold_operator.kinds import KINDS, Manifest, Ref, is_owned_by, label_of, owner_of, ref_of, uid_of
@@ -48,6 +50,10 @@ class FakeCluster:
         """Called before and after each write with its number; may raise."""
         self._clock = clock
         self._counter = 0
+
+    def now(self) -> datetime:
+        """The time that it is."""
+        return self._clock()
 
     async def read(self, ref: Ref) -> Manifest | None:
         """One object, as it is now."""
@@ -271,6 +277,14 @@ class FakeControllers:
         return {"digest": digest, "models": digest, "vllm": "stand-in", **self.found}
 
 
+_FORGETS = timedelta(seconds=10)
+"""How long servers remember what they were told to hand over."""
+
+
+def _all_well(pod: Pod, probe: Probe) -> ProbeStatus:
+    return ProbeStatus(requests=probe.requests, recall_percent=100)
+
+
 LOADED = (StartPhase(name="load", began_milliseconds=0, milliseconds=1),)
 """How a stand-in of a pod starts."""
 
@@ -299,14 +313,15 @@ class FakePods:
         self.objectives: dict[str, Objectives] = {}
         """What each pod counts, by its UID."""
         self.latencies: dict[str, Mapping[float, float]] = {}
+        self._handed: dict[str, tuple[Handover, datetime]] = {}
+        self.probed: Callable[[Pod, Probe], ProbeStatus] = _all_well
+        """What each answers to a probe."""
 
     async def report(self, pod: Pod) -> Report | None:
         """What a server runs."""
         if pod.name in self.deaf:
             return None
-        if pod.uid not in self.content:
-            self.content[pod.uid] = self._mounted(pod)
-            self._digests[pod.uid] = self._annotation(self._config(pod, "pod"))
+        self.runs(pod)
         content = self.content[pod.uid]
         phase = "serving" if pod.ready else "startEngine"
         return Report(
@@ -320,7 +335,15 @@ class FakePods:
             audit=self.audit.get(pod.name),
             uploads=self.uploads.get(pod.name, self.uploads.get("")),
             objectives=self.objectives.get(pod.uid, Objectives(objectives=())),
+            handover=self.handed(pod),
         )
+
+    def runs(self, pod: Pod) -> tuple[str, str]:
+        """Digests of both parts that a server runs; at first what is mounted."""
+        if pod.uid not in self.content:
+            self.content[pod.uid] = self._mounted(pod)
+            self._digests[pod.uid] = self._annotation(self._config(pod, "pod"))
+        return self._digests[pod.uid], codec.digest(self.content[pod.uid])
 
     async def progress(self, pod: Pod) -> Mapping[str, Any] | None:
         """How far an index Job is."""
@@ -347,6 +370,22 @@ class FakePods:
             return Unanswered("no answer")
         self.objectives[pod.uid] = objectives
         return Taken()
+
+    async def hand_over(self, pod: Pod, handover: Handover, audience: str) -> Answer:
+        """Have a server hand over so much, for 10 s."""
+        if pod.name in self.deaf:
+            return Unanswered("no answer")
+        self._handed[pod.uid] = (handover, self._cluster.now())
+        return Taken()
+
+    async def probe(self, pod: Pod, probe: Probe, audience: str) -> ProbeStatus | None:
+        """Ask a server questions of ours."""
+        return None if pod.name in self.deaf else self.probed(pod, probe)
+
+    def handed(self, pod: Pod) -> Handover:
+        """What a server hands over now."""
+        handover, at = self._handed.get(pod.uid, (Handover(), self._cluster.now()))
+        return handover if timedelta() <= self._cluster.now() - at < _FORGETS else Handover()
 
     def _mounted(self, pod: Pod) -> ContentPart:
         data = self._config(pod, "content")["data"]["content.json"]
