@@ -206,6 +206,8 @@ def _promoting(view: View, trial: Trial, now: datetime) -> Step:
         told = view.fresh.trouble.message if view.fresh else "its Deployment is gone"
         return give_up(view, stuck(Reason.DEADLINE_EXCEEDED, f"its pods do not come up: {told}"), now)
     stays = _kept_while_promoted(view, now)
+    if view.confirmed and not stays:
+        return switch(view, now)  # The last old pod has to make room: it goes once the Service has turned.
     trial = trial.model_copy(update={"weight": _promoted_weight(view, trial)})
     step = started(replace(view, history=view.history.on_trial(trial)), view.replicas, stays, now)
     return replace(step, weight=trial.weight, wait=REPEAT)
