@@ -65,6 +65,8 @@ GRPC_PORT = 9000
 """What clients of gRPC use."""
 INTERNAL_PORT = 8001
 """What the operator, kubelet and Prometheus use: probes, metrics, content."""
+HANDOVER_PORT = 8002
+"""What pods of the same pipeline use: requests that they hand over to a candidate."""
 
 METRICS_PATH = "/metrics"
 
@@ -110,6 +112,8 @@ METRIC_AUDIT_RECORDS = stage_metric("audit_records_total")
 METRIC_AUDIT_LOST = stage_metric("audit_lost_total")
 METRIC_AUDIT_SECONDS = stage_metric("audit_commit_duration_seconds")
 METRIC_OBJECTIVE_SECONDS = stage_metric("objective_seconds")
+METRIC_HANDOVER_REQUESTS = stage_metric("handover_requests_total")
+METRIC_HANDOVER_IN_FLIGHT = stage_metric("handover_requests_in_flight")
 METRIC_REQUESTS = stage_metric("requests_total")
 METRIC_DENIED = stage_metric("denied_total")
 METRIC_ACCESS_CURRENT = stage_metric("access_current")

@@ -176,6 +176,11 @@ def _indexed(corpus: Corpus) -> Corpus:
     return corpus.model_copy(update={"sources": sources, "uploads": uploads, "min_rebuild_seconds": bare})
 
 
+def revision_name(pod_digest: str, content_digest: str) -> str:
+    """What a revision is called wherever it is named: both digests, shortened."""
+    return f"{pod_digest[:SHORT]}-{content_digest[:SHORT]}"
+
+
 def short(model: BaseModel) -> str:
     """The digest as it stands in names."""
     return digest(model)[:SHORT]

@@ -15,14 +15,14 @@ from tailhold_operator.conditions import refused
 from tailhold_operator.content import Spread, spread
 from tailhold_operator.desire import Around, desire, image_of, inspection_of, lacks, template_of
 from tailhold_operator.findings import Finding, stuck, waiting
-from tailhold_operator.handing import NOTHING, Handing, handings, handover_to
+from tailhold_operator.handing import Handing, handings, handover_to
 from tailhold_operator.history import Failure, History
 from tailhold_operator.indexing import Building, assess, pinned
 from tailhold_operator.inspecting import Inspecting, judged, proven
 from tailhold_operator.inspecting import assess as assess_inspection
 from tailhold_operator.judge.verdict import Verdict
 from tailhold_operator.objectives import Telling, tellings
-from tailhold_operator.observe import Pod, Seen, inspections_of, jobs_of, pods_of
+from tailhold_operator.observe import NOTHING, Pod, Seen, inspections_of, jobs_of, pods_of
 from tailhold_operator.parsing import read_history, read_spec, rebuild_mark
 from tailhold_operator.plan import Apply, Delete, Merge, plan
 from tailhold_operator.render.config import ANNOTATION_DIGEST
@@ -143,7 +143,7 @@ def _decide(seen: Seen, staged: Staged, around: Around, now: datetime) -> Decisi
     probing = _probing(seen, pods, step, target, asked)
     wait = _wait(step, staged, building, inspecting, (*pushes, *told, probing))
     findings = assess_all(case)
-    handed = handings(pods, step.serving, seen.reports, _handover(seen, pods, target, step.weight))
+    handed = handings(pods, step.serving, seen.reports, _handover(seen, pods, asked, target, step.weight))
     return Decision(
         writes,
         pushes,
@@ -163,10 +163,11 @@ def _decide(seen: Seen, staged: Staged, around: Around, now: datetime) -> Decisi
     )
 
 
-def _handover(seen: Seen, pods: tuple[Pod, ...], target: Target | None, weight: int) -> Handover:
+def _handover(seen: Seen, pods: tuple[Pod, ...], asked: Asked, target: Target | None, weight: int) -> Handover:
     if target is None:
         return NOTHING
-    return handover_to(confirming(pods, seen.reports, target.status), target.status.name, weight)
+    ready = confirming(pods, seen.reports, target.status)
+    return handover_to(ready, target.status.name, weight, asked.spec.slo)
 
 
 def _probing(seen: Seen, pods: tuple[Pod, ...], step: Step, target: Target | None, asked: Asked) -> Probing | None:
@@ -301,16 +302,12 @@ def _wait(
 
 def _frozen(decision: Decision, seen: Seen, history: History) -> Decision:
     """Nothing is changed, so the weight that was said is said again: without that it would change by itself."""
-    weight = history.trial.weight if history.trial and decision.serving else 0
-    same = (
-        decision.target is not None
-        and history.trial is not None
-        and history.trial.revision == decision.target.status.name
-    )
+    trial, target, asked = history.trial, decision.target, decision.asked
+    if trial is None or target is None or asked is None or trial.revision != target.status.name:
+        return replace(decision, handings=(), probing=None)
     pods = pods_of(seen)
-    handed = handings(
-        pods, decision.serving, seen.reports, _handover(seen, pods, decision.target, weight if same else 0)
-    )
+    wanted = _handover(seen, pods, asked, target, trial.weight)
+    handed = handings(pods, decision.serving, seen.reports, wanted)
     return replace(decision, handings=handed, probing=None, wait=REPEAT if handed else decision.wait)
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tailhold_api.handover import Handover
-from tailhold_operator.observe import Pod, Report
+from tailhold_api.handover import MOST_CANDIDATES, Candidate, Handover
+from tailhold_api.slo import Slo
+from tailhold_operator.observe import NOTHING, Pod, Report
 from tailhold_operator.sides import answers
 
-PATIENCE_MILLISECONDS = 1000
-NOTHING = Handover()
+_PATIENCE_MILLISECONDS = (1000, 30000)
 
 
 @dataclass(frozen=True)
@@ -19,16 +19,18 @@ class Handing:
     handover: Handover
 
 
-def handover_to(candidates: Iterable[Pod], revision: str, weight: int) -> Handover:
-    """What the pods that serve are told."""
-    addresses = tuple(pod.ip for pod in candidates if pod.ip)
-    if not weight or not addresses:
+def handover_to(pods: Iterable[Pod], revision: str, weight: int, slo: Slo) -> Handover:
+    """What the pods that serve are told. A candidate may take twice the longest promise until it says something."""
+    candidates = tuple(Candidate(pod=pod.name, ip=pod.ip, server_name=pod.server_name) for pod in pods if pod.ip)
+    if not weight or not candidates:
         return NOTHING
+    longest = 2 * max((each.threshold_milliseconds for each in slo.objectives), default=0)
+    least, most = _PATIENCE_MILLISECONDS
     return Handover(
         weight_percent=weight,
         revision=revision,
-        candidates=addresses,
-        patience_milliseconds=PATIENCE_MILLISECONDS,
+        candidates=candidates[:MOST_CANDIDATES],
+        patience_milliseconds=min(most, max(least, longest)),
     )
 
 
@@ -45,7 +47,7 @@ def handings(
 
 
 def _has_to_hear(pod: Pod, known: Handover, serving: str | None, wanted: Handover) -> bool:
-    return bool(known.weight_percent) or (pod.pod_part == serving and bool(wanted.weight_percent))
+    return not known.is_over or (pod.pod_part == serving and not wanted.is_over)
 
 
 def handed_over(pods: Iterable[Pod], serving: str | None, reports: Mapping[str, Report]) -> int:

@@ -23,6 +23,8 @@ _IMAGE_TROUBLE = (
 _CONTAINER_TROUBLE = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 
 
+NOTHING = Handover(weight_percent=0, revision="0-0")
+"""Nothing is handed over. As an order it ends what was, whatever it was."""
 HOPELESS = 2
 """The exit code of our containers that says that trying again cannot help."""
 

@@ -10,13 +10,13 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from tailhold_api import codec, names
-from tailhold_api.handover import Handover
+from tailhold_api.handover import Handover, handover_audience
 from tailhold_api.parts import ContentPart
 from tailhold_api.rollout import Probe
 from tailhold_api.slo import Objectives
 from tailhold_api.status import ProbeStatus, Progress, StartPhase
 from tailhold_operator.latency import read_buckets
-from tailhold_operator.observe import ChainHead, Pod, Report
+from tailhold_operator.observe import NOTHING, ChainHead, Pod, Report
 from tailhold_operator.progress import coarse, read_progress
 
 _ASK = httpx.Timeout(3, connect=1)
@@ -108,7 +108,9 @@ class HttpPods:
 
     async def hand_over(self, pod: Pod, handover: Handover, audience: str) -> Answer:
         """Have a server hand over so much."""
-        return await self._put(pod, "/internal/handover", handover, audience, _ASK)
+        proof = self._token(handover_audience(audience)) if not handover.is_over else ""
+        signed = handover.model_copy(update={"token": proof})
+        return await self._put(pod, "/internal/handover", signed, audience, _ASK)
 
     async def probe(self, pod: Pod, probe: Probe, audience: str) -> ProbeStatus | None:
         """Ask a server questions of ours."""
@@ -160,12 +162,15 @@ def _report(told: Mapping[str, Any]) -> Report:
 
 
 def _handover(told: Mapping[str, Any]) -> Handover | None:
+    """None of a server that hands over nothing ever, or says what cannot be understood."""
     if "handover" not in told:
         return None
+    if told["handover"] is None:
+        return NOTHING
     try:
-        return codec.load_lenient(Handover, told["handover"] or {})
+        return codec.load_lenient(Handover, told["handover"])
     except ValidationError:
-        return Handover()
+        return None
 
 
 def _objectives(told: Mapping[str, Any]) -> Objectives | None:

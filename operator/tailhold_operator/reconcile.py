@@ -184,7 +184,7 @@ async def _hand_over(world: World, around: Around, decision: Decision) -> None:
     audience, asked = around.identity.audience, decision.handings
     answers = await asyncio.gather(*(world.pods.hand_over(each.pod, each.handover, audience) for each in asked))
     for each, answer in zip(asked, answers, strict=True):
-        told = f"{each.handover.weight_percent} % to {each.handover.revision}" if each.handover.revision else "nothing"
+        told = "nothing" if each.handover.is_over else f"{each.handover.weight_percent:g} % to {each.handover.revision}"
         world.log(type(answer).__name__.lower(), Ref("Pod", around.identity.namespace, each.pod.name), told)
 
 

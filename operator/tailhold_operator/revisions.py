@@ -13,6 +13,7 @@ from tailhold_api.parts import (
     changes,
     content_part,
     pod_part,
+    revision_name,
 )
 from tailhold_api.spec import Spec
 from tailhold_api.status import FieldChange, RevisionStatus, SnapshotStatus
@@ -70,11 +71,6 @@ def target_of(asked: Asked, snapshot: SnapshotStatus, image: str) -> Target:
         image=image,
     )
     return Target(revision, content)
-
-
-def revision_name(pod_digest: str, content_digest: str) -> str:
-    """Both digests, shortened."""
-    return f"{pod_digest[:SHORT]}-{content_digest[:SHORT]}"
 
 
 def noted(history: History, spec: Spec) -> History:

@@ -1,6 +1,7 @@
 """Stand-ins that ship with the product: an API server in memory, and the controllers and pods around it."""
 
 import copy
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tailhold_api import codec, names
-from tailhold_api.handover import Handover
+from tailhold_api.handover import EXPIRES_SECONDS, Handover
 from tailhold_api.parts import ContentPart
 from tailhold_api.rollout import Probe
 from tailhold_api.slo import Objectives
@@ -16,7 +17,7 @@ from tailhold_api.status import ProbeStatus, StartPhase
 from tailhold_operator.conditions import stamp
 from tailhold_operator.errors import ConflictError
 from tailhold_operator.kinds import KINDS, Manifest, Ref, is_owned_by, label_of, owner_of, ref_of, uid_of
-from tailhold_operator.observe import ChainHead, Pod, Report
+from tailhold_operator.observe import NOTHING, ChainHead, Pod, Report
 from tailhold_operator.pods import Answer, Declined, Taken, Unanswered
 
 
@@ -252,8 +253,7 @@ class FakeControllers:
             ended = {"exitCode": fate.exit_code, "reason": "Error", "message": json.dumps(fate.ending)}
             container["lastState"] = {"terminated": ended}
         ready = {"type": "Ready", "status": "True" if fate.ready else "False"}
-        name = pod["metadata"]["name"]
-        return {"phase": "Running", "podIP": name, "conditions": [ready], "containerStatuses": [container]}
+        return {"phase": "Running", "podIP": _address(pod), "conditions": [ready], "containerStatuses": [container]}
 
     def _finish(self, job: Manifest) -> None:
         fate = self.fate(job)
@@ -277,12 +277,17 @@ class FakeControllers:
         return {"digest": digest, "models": digest, "vllm": "stand-in", **self.found}
 
 
-_FORGETS = timedelta(seconds=10)
-"""How long servers remember what they were told to hand over."""
+_FORGETS = timedelta(seconds=EXPIRES_SECONDS)
 
 
 def _all_well(pod: Pod, probe: Probe) -> ProbeStatus:
     return ProbeStatus(requests=probe.requests, recall_percent=100)
+
+
+def _address(pod: Manifest) -> str:
+    """Another one for each pod, and the same as long as it is there."""
+    number = int(hashlib.sha256(uid_of(pod).encode()).hexdigest()[:6], 16)
+    return f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
 
 
 LOADED = (StartPhase(name="load", began_milliseconds=0, milliseconds=1),)
@@ -384,8 +389,8 @@ class FakePods:
 
     def handed(self, pod: Pod) -> Handover:
         """What a server hands over now."""
-        handover, at = self._handed.get(pod.uid, (Handover(), self._cluster.now()))
-        return handover if timedelta() <= self._cluster.now() - at < _FORGETS else Handover()
+        handover, at = self._handed.get(pod.uid, (NOTHING, self._cluster.now()))
+        return handover if timedelta() <= self._cluster.now() - at < _FORGETS else NOTHING
 
     def _mounted(self, pod: Pod) -> ContentPart:
         data = self._config(pod, "content")["data"]["content.json"]

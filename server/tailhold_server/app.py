@@ -1,9 +1,12 @@
-"""The two ASGI applications: for clients, and for operator, kubelet and Prometheus."""
+"""The ASGI applications: for clients, for pods that hand over, and for operator, kubelet and Prometheus."""
 
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
+from tailhold_api.handover import handover_audience
 from tailhold_server.access.authentication import Authenticated, Authenticator
 from tailhold_server.authority import Authority
+from tailhold_server.handover.receiving import Receiving
 from tailhold_server.routes.body import BodyLimit
 from tailhold_server.routes.catalogue import catalogue_router
 from tailhold_server.routes.chat.router import chat_router
@@ -42,6 +45,12 @@ def create_app(service: Service, settings: ServerSettings, authenticator: Authen
     app.include_router(catalogue_router(service))
     app.openapi = document(app)  # type: ignore[method-assign]
     return app
+
+
+def create_handover_app(app: ASGIApp, service: Service, settings: ServerSettings) -> Receiving:
+    """What pods of the same pipeline use where this one is a candidate, on a port of its own: clients' questions."""
+    audience = handover_audience(settings.pipeline) if settings.pipeline else ""
+    return Receiving(app, Authority(settings.public_key, audience), lambda: service.revision)
 
 
 def create_internal_app(service: Service, settings: ServerSettings) -> FastAPI:

@@ -18,6 +18,7 @@ class Failure(Enum):
     TOO_SLOW = (408, "invalid_request_error", "client_closed")
     TOO_LARGE = (413, "invalid_request_error", "invalid")
     MEDIA_TYPE = (415, "invalid_request_error", "invalid")
+    MISDIRECTED = (421, "invalid_request_error", "invalid")
     HEAD_TOO_LARGE = (431, "invalid_request_error", "invalid")
     OVERLOADED = (429, "rate_limit_error", "rejected")
     INTERNAL = (500, "server_error", "failed")

@@ -5,7 +5,7 @@ The edges below it show how slow requests come together before any is bad.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
@@ -20,6 +20,8 @@ from tailhold_server.stages import Marks
 
 EDGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0)
 """Bucket edges of each objective, as shares of its threshold."""
+MOST_REVISIONS = 4
+"""Revisions that a server has counters of: the one that was heard of longest ago goes."""
 
 _GOOD, _GIVEN_UP = "ok", "client_closed"
 _BAD = ("failed", "shed")
@@ -41,6 +43,8 @@ class Case:
     """A request that has not ended."""
 
     began: float
+    revision: str = ""
+    """Whose answer it is to be."""
     marks: Marks | None = None
     """None before it is admitted."""
 
@@ -85,36 +89,56 @@ class _Tally:
 
 
 class Counted(Collector):
-    """Counts of one server. Event loop only."""
+    """Counts of one server, by the revision that answers: its own, and those that it hands requests over to. Event loop
+    only."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._tallies: dict[str, tuple[Objective, _Tally]] = {}
-        """By the objective's name: another `percent` is the same counter."""
+        self._objectives: dict[str, Objective] = {}
+        """By name: another `percent` is the same counter."""
+        self._tallies: dict[str, dict[str, _Tally]] = {}
+        """By revision, the one that was heard of last at the end, and by the objective's name."""
         self._open: dict[Case, None] = {}
 
     def keep(self, objectives: Sequence[Objective]) -> None:
         """Count these from now on; those that were counted before go on."""
-        before = {name: tally for name, (_, tally) in self._tallies.items()}
-        self._tallies = {each.name: (each, before.get(each.name) or _tally(each)) for each in objectives}
+        self._objectives = {each.name: each for each in objectives}
+        self._tallies = {revision: self._kept(tallies) for revision, tallies in self._tallies.items()}
+
+    def _kept(self, before: Mapping[str, _Tally]) -> dict[str, _Tally]:
+        return {name: before.get(name) or _tally(each) for name, each in self._objectives.items()}
 
     @property
     def kept(self) -> tuple[Objective, ...]:
         """What is counted."""
-        return tuple(objective for objective, _ in self._tallies.values())
+        return tuple(self._objectives.values())
 
-    def begin(self) -> Case:
-        """A request has arrived."""
-        case = Case(self._clock())
+    def know(self, revision: str) -> None:
+        """There may be requests of this revision: its counters are there, with 0, before the first one. Only the last
+        few revisions have any."""
+        self._tallies[revision] = self._tallies.pop(revision, None) or self._kept({})
+        while len(self._tallies) > MOST_REVISIONS:
+            del self._tallies[next(iter(self._tallies))]
+
+    def begin(self, revision: str) -> Case:
+        """A request has arrived that this revision answers."""
+        case = Case(self._clock(), revision)
         self._open[case] = None
+        self.know(revision)
         return case
+
+    def give(self, case: Case, revision: str) -> None:
+        """Another revision answers it. Only before anything can be counted."""
+        case.revision = revision
+        self.know(revision)
 
     def end(self, case: Case, outcome: str) -> None:
         """It ended so; twice does no harm."""
         if case not in self._open:
             return
         del self._open[case]
-        for objective, tally in self._tallies.values():
+        for name, tally in self._tallies.get(case.revision, {}).items():
+            objective = self._objectives[name]
             taken = measured(case.taken(objective.metric, self._clock()), outcome, objective.threshold_seconds)
             if taken is not None:
                 tally.add(taken)
@@ -123,19 +147,26 @@ class Counted(Collector):
         """All objectives. A request that runs and is late already counts as late: it will never be anything else."""
         family = HistogramMetricFamily(
             names.METRIC_OBJECTIVE_SECONDS,
-            "What requests took by each objective; failed, shed and overdue ones are beyond all edges.",
-            labels=["objective"],
+            "What requests took by each objective and the revision that answered; failed, shed and overdue ones are"
+            " beyond all edges.",
+            labels=["objective", "revision"],
         )
-        for objective, tally in self._tallies.values():
-            cumulative = list(accumulate(tally.counts))
-            cumulative[-1] += self._overdue(objective)
-            edges = ("+Inf" if edge == inf else repr(edge) for edge in tally.edges)
-            family.add_metric([objective.name], list(zip(edges, cumulative, strict=True)), tally.total_seconds)
+        for revision, tallies in self._tallies.items():
+            for name, tally in tallies.items():
+                cumulative = list(accumulate(tally.counts))
+                cumulative[-1] += self._overdue(revision, self._objectives[name])
+                edges = ("+Inf" if edge == inf else repr(edge) for edge in tally.edges)
+                buckets = list(zip(edges, cumulative, strict=True))
+                family.add_metric([name, revision], buckets, tally.total_seconds)
         yield family
 
-    def _overdue(self, objective: Objective) -> int:
+    def _overdue(self, revision: str, objective: Objective) -> int:
         now = self._clock()
-        return sum(case.taken(objective.metric, now).seconds > objective.threshold_seconds for case in self._open)
+        late = (case.taken(objective.metric, now).seconds > objective.threshold_seconds for case in self._of(revision))
+        return sum(late)
+
+    def _of(self, revision: str) -> Iterator[Case]:
+        return (case for case in self._open if case.revision == revision)
 
 
 def _tally(objective: Objective) -> _Tally:

@@ -8,8 +8,9 @@ import signal
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import uvicorn
 
@@ -17,9 +18,10 @@ from tailhold_api.conditions import Reason
 from tailhold_api.parts import ContentPart, PodPart
 from tailhold_api.slo import Objective
 from tailhold_server.access.access import Access, open_access
-from tailhold_server.app import create_app, create_internal_app
+from tailhold_server.app import create_app, create_handover_app, create_internal_app
 from tailhold_server.backends import choose_tracer
 from tailhold_server.errors import StartError
+from tailhold_server.handover.carrier import CANDIDATE_KEEPS_SECONDS
 from tailhold_server.health import Phase, Verdict
 from tailhold_server.logs import unhandled
 from tailhold_server.protocol import Protocol
@@ -90,6 +92,7 @@ class Program:
         self._sockets = [bound(address.host, port) for port in (address.port, address.internal_port)]
         self._refresh = refresh
         self._announce = announce
+        self._handover_socket = self._handover()
         self._grpc_socket = bound(address.host, address.grpc_port) if pod.server.grpc.enabled else None
         self._rpc: RpcServer | None = None
         self._stop = asyncio.Event()
@@ -136,11 +139,9 @@ class Program:
         except Exception as error:
             self._leave_word(Reason.START_FAILED, f"{type(error).__name__}: {error}")
             raise
-        app = create_app(self._service, self._settings, access.authenticator)
-        self._public = self._uvicorn(app, access.certificates.context if access.certificates else None)
-        public = asyncio.ensure_future(self._public.serve([self._sockets[0]]))
+        public = asyncio.gather(*self._open(access))
         await self._start_rpc(access)
-        while not (self._public.started or public.done()):  # noqa: ASYNC110  a matter of milliseconds
+        while not (all(each.started for each in self._servers) or public.done()):  # noqa: ASYNC110  milliseconds
             await asyncio.sleep(0.005)
         self._service.listens = True
         _LOG.info("ready: %s", " ".join(f"{row.name} {row.milliseconds} ms" for row in self._service.timeline.rows()))
@@ -151,6 +152,26 @@ class Program:
         if following is not None:
             following.cancel()
         return await (self._died(fault.result(), public) if fault.done() else self._drain(fault, public))
+
+    def _open(self, access: Access) -> Iterator[Coroutine[Any, Any, None]]:
+        """The port of clients and that of pods that hand over, both with the same application."""
+        app = create_app(self._service, self._settings, access.authenticator)
+        certificates = access.certificates
+        if certificates is not None:
+            self._service.peer_context = lambda: certificates.newest.peers
+        self._public = self._uvicorn(app, certificates.context if certificates else None)
+        yield self._public.serve([self._sockets[0]])
+        self._servers = [self._public]
+        if self._handover_socket is not None:
+            receiving = create_handover_app(app, self._service, self._settings)
+            taking = self._uvicorn(receiving, certificates.internal if certificates else None, CANDIDATE_KEEPS_SECONDS)
+            self._servers.append(taking)
+            yield taking.serve([self._handover_socket])
+
+    def _handover(self) -> socket.socket | None:
+        """Raises PortInUseError."""
+        port = self._settings.handover_port
+        return bound(self._address.host, port) if port and self._settings.pipeline else None
 
     async def _start_rpc(self, access: Access) -> None:
         """gRPC makes its sockets itself: the one that held the port goes first."""
@@ -173,7 +194,7 @@ class Program:
             await asyncio.sleep(_WATCH_SECONDS)
         return verdict
 
-    async def _died(self, fault: Verdict, public: "asyncio.Future[None]") -> int:
+    async def _died(self, fault: Verdict, public: "asyncio.Future[list[None]]") -> int:
         """What runs ends with an error event at once; the probes show why for a while."""
         assert self._started is not None  # noqa: S101  only watched once started
         message = f"{fault.reason}; the server ends too, to be started anew"
@@ -187,14 +208,14 @@ class Program:
         await self._close(public)
         return 1
 
-    async def _drain(self, fault: "asyncio.Future[Verdict]", public: "asyncio.Future[None]") -> int:
+    async def _drain(self, fault: "asyncio.Future[Verdict]", public: "asyncio.Future[list[None]]") -> int:
         """What was accepted is answered, for so long; before that, what still comes on open connections."""
         deadline = time.monotonic() + self._pod.server.drain_seconds
         rpc = asyncio.ensure_future(self._drain_rpc(self._pod.server.drain_seconds))
         await self._retire(min(deadline, time.monotonic() + self._settings.retire_seconds))
         self._service.phase = Phase.DRAINING
         _LOG.info("draining: %d answers run", self._service.held)
-        self._public.should_exit = True
+        self._end_servers()
         while self._service.held and time.monotonic() < deadline and not fault.done():  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         await self._close(public)
@@ -205,20 +226,26 @@ class Program:
         """Each connection is closed with its next answer, so that none is cut where a client is about to use it."""
         self._service.phase = Phase.RETIRING
         close = (b"connection", b"close")
-        self._public.config.encoded_headers.append(close)
-        self._public.server_state.default_headers.append(close)
+        for each in self._servers:
+            each.config.encoded_headers.append(close)
+            each.server_state.default_headers.append(close)
         while self._public.server_state.connections and time.monotonic() < until:  # noqa: ASYNC110  with a deadline
             await asyncio.sleep(0.05)
+
+    def _end_servers(self) -> None:
+        for each in self._servers:
+            each.should_exit = True
 
     async def _drain_rpc(self, seconds: float) -> None:
         if self._rpc:
             await self._rpc.drain(seconds)
 
-    async def _close(self, public: "asyncio.Future[None]") -> None:
+    async def _close(self, public: "asyncio.Future[list[None]]") -> None:
         """End the engine, which ends its streams with an error event, then the server."""
         assert self._started is not None  # noqa: S101
         await self._started.close()
-        self._public.should_exit = True
+        await self._service.handovers.carrier.close()
+        self._end_servers()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(public, _CLOSE_SECONDS)
         await self._drain_rpc(0)
@@ -229,7 +256,7 @@ class Program:
         if log.exists():
             log.write_text(json.dumps({"reason": reason.value, "message": message[:3000]}))
 
-    def _uvicorn(self, app: object, context: ssl.SSLContext | None) -> uvicorn.Server:
+    def _uvicorn(self, app: object, context: ssl.SSLContext | None, keep_seconds: int | None = None) -> uvicorn.Server:
         return _Server(
             uvicorn.Config(
                 app,  # type: ignore[arg-type]
@@ -239,7 +266,7 @@ class Program:
                 lifespan="off",
                 server_header=False,
                 ssl_context_factory=(lambda *_: context) if context else None,
-                timeout_keep_alive=self._pod.server.http.keep_alive_seconds,
+                timeout_keep_alive=keep_seconds or self._pod.server.http.keep_alive_seconds,
                 timeout_graceful_shutdown=_CLOSE_SECONDS + self._pod.server.drain_seconds,
             )
         )

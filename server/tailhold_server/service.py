@@ -1,18 +1,20 @@
 """The running server as its surfaces see it: the pipeline, its names, its health and its digests."""
 
 import logging
+import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from tailhold_api.audit import Recording
 from tailhold_api.codec import digest
-from tailhold_api.parts import SHORT, PodPart
+from tailhold_api.handover import Handover
+from tailhold_api.parts import PodPart, revision_name
 from tailhold_api.status import Progress
-from tailhold_server.access.caller import ANONYMOUS, Caller
-from tailhold_server.access.limits import Limiter
+from tailhold_server.access.caller import Caller
+from tailhold_server.access.limits import Limiter, Ticket
 from tailhold_server.access.metering import Meter as ClientMeter
 from tailhold_server.audit.auditor import Auditor, NoAuditor
 from tailhold_server.capacity import Capacity, Limits, Shape, capacity
@@ -20,6 +22,8 @@ from tailhold_server.content import Content, Contents
 from tailhold_server.delivery.progress import AbandonedError
 from tailhold_server.errors import Failure, ServeError
 from tailhold_server.handlers import Handlers
+from tailhold_server.handover.carrier import Carrier
+from tailhold_server.handover.handovers import Handovers
 from tailhold_server.health import (
     ANSWERING,
     Phase,
@@ -64,6 +68,10 @@ class Service:
         self.telemetry = Telemetry()
         self.objectives = Counted()
         self.telemetry.registry.register(self.objectives)
+        self.peer_context: Callable[[], ssl.SSLContext] = lru_cache(1)(ssl.create_default_context)
+        """What the certificates of candidates are checked with."""
+        self.handovers = Handovers(self.telemetry.count_handover, Carrier(lambda: self.peer_context()))
+        self.telemetry.show_in_flight(lambda: self.handovers.in_flight)
         self.tracer: Tracer = NoTracer()
         self.auditor: Auditor = NoAuditor()
         self.comment_seconds = comment_seconds
@@ -82,7 +90,7 @@ class Service:
         self.started = int(time.time())
         self._stall_seconds = stall_seconds
         self._patience_seconds = patience_seconds
-        self._meter = ClientMeter(Limiter(), time.monotonic, self.telemetry.deny)
+        self.meter = ClientMeter(Limiter(), time.monotonic, self.telemetry.deny)
         self._pipeline: Pipeline | None = None
         self._engine: ObservedEngine | None = None
         self._watchman: Watchman | None = None
@@ -153,16 +161,28 @@ class Service:
                 code="model_not_found",
             )
 
+    def enter(self, caller: Caller) -> Ticket:
+        """A place for a question within the caller's limits, to be settled in any case. Raises ServeError."""
+        self._check_serving()
+        return self.meter.enter(caller.client, self.contents.current.part.limits)
+
     async def answer(
-        self, question: Question, request_id: str, caller: Caller = ANONYMOUS, marks: Marks | None = None
+        self, question: Question, request_id: str, tenant: str, marks: Marks, ticket: Ticket | None
     ) -> Answering:
-        """Admit a question within the caller's limits, over what is open to its tenant. Raises ServeError."""
+        """Admit a question, over what is open to the tenant; without a ticket it is held to no client's limits.
+
+        Raises ServeError.
+        """
+        pipeline = self._check_serving()
+        ask = partial(pipeline.answer, question, request_id, tenant, marks)
+        return await (ask() if ticket is None else self.meter.metered(ticket, ask))
+
+    def _check_serving(self) -> Pipeline:
         if self._pipeline is None or self.phase not in ANSWERING:
             raise ServeError(Failure.UNAVAILABLE, f"Not serving: {self.phase.value}.", retry_after_seconds=5)
         if not self.engine_verdict().ok:
             raise ServeError(Failure.UNAVAILABLE, "The model has stopped.", retry_after_seconds=30)
-        ask = partial(self._pipeline.answer, question, request_id, caller.tenant, marks)
-        return await self._meter.metered(caller.client, self.contents.current.part.limits, ask)
+        return self._pipeline
 
     @property
     def contents(self) -> Contents:
@@ -178,7 +198,7 @@ class Service:
     @contextmanager
     def counted(self, caller: Caller) -> Iterator[None]:
         """A request of a caller that is no question, within its limits of requests. Raises ServeError."""
-        with self._meter.counted(caller.client, self.contents.current.part.limits):
+        with self.meter.counted(caller.client, self.contents.current.part.limits):
             yield
 
     def tenant_of(self, client: str) -> str:
@@ -194,17 +214,30 @@ class Service:
 
     @property
     def held(self) -> int:
-        """Questions that are being answered or wait."""
-        return self._pipeline.held if self._pipeline else 0
+        """Questions that are being answered or wait, here or at a candidate that they were handed over to."""
+        return (self._pipeline.held if self._pipeline else 0) + self.handovers.in_flight
 
     def revision_of(self, content: Content) -> str:
         """The revision's name."""
-        return f"{self.pod_digest[:SHORT]}-{content.digest[:SHORT]}"
+        return revision_name(self.pod_digest, content.digest)
+
+    @property
+    def revision(self) -> str:
+        """Of what new questions are answered with; empty before there is content."""
+        content = self._pipeline.contents.latest if self._pipeline else None
+        return self.revision_of(content) if content else ""
+
+    def hand_over(self, handover: Handover) -> None:
+        """Holds for ten seconds, unless it is said again."""
+        self.handovers.put(handover)
+        if not handover.is_over:
+            self.objectives.know(handover.revision)
 
     def put_content(self, content: Content) -> None:
         """New questions are answered with this content."""
         self.contents.put(content)
         self.telemetry.show_revision(self.pod_digest, content.digest, content.index.snapshot)
+        self.objectives.know(self.revision_of(content))
 
     def engine_verdict(self) -> Verdict:
         """Whether the engine runs and moves."""
@@ -291,7 +324,7 @@ class Service:
             "podDigest": self.pod_digest,
             "contentDigest": content.digest if content else "",
             "snapshot": content.index.snapshot if content else "",
-            "revision": self.revision_of(content) if content else "",
+            "revision": self.revision,
             "index": index_body(content.index) if content else None,
             "snapshotsHeld": list(self._pipeline.contents.held) if self._pipeline else [],
             "phase": self.phase.value,
@@ -301,6 +334,7 @@ class Service:
             "ready": self.is_ready().ok,
             "held": self.held,
             "audit": self.auditor.head(),
+            "handover": self.handovers.body(),
             "objectives": [each.model_dump(mode="json", by_alias=True) for each in self.objectives.kept],
             "uploads": {"digest": self.staged} if self._handlers and self.pod.uploads else None,
             "engine": self._engine.description() if self._engine else {},

@@ -27,6 +27,9 @@ class ServerSettings(BaseSettings):
     """`namespace/name` of the pipeline: the audience of the operator's tokens."""
     public_key: Path = Path(names.PUBLIC_KEY_PATH)
     """The operator's public key. Without the file no content is taken over the network."""
+    handover_port: int = names.HANDOVER_PORT
+    """Where pods of the same pipeline hand requests over to this one, where it is a candidate; 0 is nowhere. Only a
+    server with a `pipeline` listens there."""
     otlp_endpoint: str = ""
     """Where traces go, whatever the spec says."""
     otlp_headers: Path = Path(names.OTLP_HEADERS_FOLDER)

@@ -1,12 +1,14 @@
 """The server's own metrics."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from tailhold_api import names
+from tailhold_api.parts import revision_name
 from tailhold_server.capacity import Capacity, Rates
 from tailhold_server.errors import Failure, ServeError
+from tailhold_server.handover.outcomes import Outcome
 from tailhold_server.pipeline import Answer
 from tailhold_server.stages import delivered_milliseconds
 
@@ -96,6 +98,15 @@ class Telemetry:
         self._requests = Counter(
             names.METRIC_REQUESTS, "Questions by how they ended.", ["outcome"], registry=self.registry
         )
+        self._handovers = Counter(
+            names.METRIC_HANDOVER_REQUESTS,
+            "Requests that were to be handed over to a candidate, by what became of them there.",
+            ["outcome"],
+            registry=self.registry,
+        )
+        self._in_flight = Gauge(
+            names.METRIC_HANDOVER_IN_FLIGHT, "Requests that candidates answer for this pod now.", registry=self.registry
+        )
         self._spans = Counter(
             names.METRIC_SPANS, "Spans of traces by what became of them.", ["outcome"], registry=self.registry
         )
@@ -160,6 +171,8 @@ class Telemetry:
         )
         for outcome in OUTCOMES:
             self._requests.labels(outcome)
+        for handed in Outcome:
+            self._handovers.labels(handed.value)
         for reason in DENIALS:
             self._denied.labels(reason)
         for outcome in SPANS:
@@ -168,6 +181,14 @@ class Telemetry:
     def count(self, outcome: str) -> None:
         """A question ended so."""
         self._requests.labels(outcome).inc()
+
+    def count_handover(self, outcome: Outcome) -> None:
+        """What became of a request that was to be handed over."""
+        self._handovers.labels(outcome.value).inc()
+
+    def show_in_flight(self, count: Callable[[], int]) -> None:
+        """How many are handed over now, asked at each scrape."""
+        self._in_flight.set_function(count)
 
     def deny(self, reason: str) -> None:
         """A request was turned away."""
@@ -219,7 +240,7 @@ class Telemetry:
     def show_revision(self, pod: str, content: str, snapshot: str) -> None:
         """These digests are in force."""
         self._info.clear()
-        self._info.labels(f"{pod[:10]}-{content[:10]}", pod, content, snapshot).set(1)
+        self._info.labels(revision_name(pod, content), pod, content, snapshot).set(1)
 
     def show_rates(self, rates: Rates, carried: Capacity | None) -> None:
         """These were measured."""

@@ -36,6 +36,14 @@ class TraceContext:
         """The trace's id as every tool writes it."""
         return f"{self.trace_id:032x}"
 
+    @property
+    def headers(self) -> tuple[tuple[bytes, bytes], ...]:
+        """For whom this request is passed on to: W3C's `traceparent`, and `tracestate` where there is one."""
+        parent = f"00-{self.trace_id:032x}-{self.span_id:016x}-{int(self.sampled):02x}"
+        state = ",".join(f"{name}={value}" for name, value in self.state.items())
+        told = (b"traceparent", parent.encode())
+        return (told, (b"tracestate", state.encode())) if state else (told,)
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -105,9 +113,10 @@ class NoTracer:
 def traced(
     context: TraceContext, asked: Asked, began: float, ended: float, outcome: str, answer: Answer | None, revision: str
 ) -> Traced:
-    """What is kept of a request for its spans: no prompt and no text. None as `answer`: it was refused."""
+    """What is kept of a request for its spans: no prompt and no text. None as `answer`: it was refused, or
+    answered elsewhere."""
     if answer is None:
-        return Traced(context, asked, began, ended, outcome)
+        return Traced(context, asked, began, ended, outcome, revision)
     pieces = intervals(answer.prepared.marks, ended)
     return Traced(context, asked, began, ended, outcome, revision, pieces, dict(_facts(answer)))
 

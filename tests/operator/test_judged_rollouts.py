@@ -12,7 +12,7 @@ from worlds import KEY, NAMESPACE, Stage, spec
 from tailhold_api import names
 from tailhold_api.status import ProbeStatus
 from tailhold_operator.kinds import Ref
-from tailhold_operator.testing import Fate, FakePods
+from tailhold_operator.testing import FakePods, Fate
 
 OTHER = {"engine": {"blockSizeTokens": 64}}
 THIRD = {"engine": {"blockSizeTokens": 128}}

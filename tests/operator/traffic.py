@@ -33,7 +33,7 @@ class Traffic:
     """Requests a second."""
     bad: Callable[[str], float] = field(default=lambda revision: 0.01)
     """Share of a revision's requests that break the objective."""
-    random: Random = field(default_factory=lambda: Random(1))
+    random: Random = field(default_factory=lambda: Random(1))  # noqa: S311
     blind: bool = False
     """Whether the counters cannot be read."""
     looks: list[Look] = field(default_factory=list)
@@ -80,7 +80,7 @@ def shares(stage: Stage) -> dict[str, float]:
     found: Counter[str] = Counter()
     for pod in front:
         handed = stage.pods.handed(read_pod(pod))
-        takes = [there[ip] for ip in handed.candidates if ip in there]
+        takes = [there[each.ip] for each in handed.candidates if each.ip in there]
         weight = handed.weight_percent / 100 if takes else 0.0
         found[revision_of(stage, pod)] += (1 - weight) / len(front)
         for each in takes:

@@ -104,6 +104,7 @@ def _start(folder: Path, **more: str) -> ServerProcess:
         "TAILHOLD_CONFIG_MAPS": str(folder / "configmaps"),
         "TAILHOLD_PUBLIC_KEY": str(folder / "key.json"),
         "TAILHOLD_PIPELINE": "team/notes",
+        "TAILHOLD_HANDOVER_PORT": "0",
         "TAILHOLD_TERMINATION_LOG": str(folder / "termination-log"),
         "PYTHONPATH": os.pathsep.join(each for each in sys.path if each),
     }

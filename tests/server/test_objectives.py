@@ -13,6 +13,7 @@ from tailhold_server.objectives import Case, Counted, Taken, measured
 from tailhold_server.stages import Marks
 
 TTFT = Objective(metric=ObjectiveMetric.TIME_TO_FIRST_TOKEN, threshold_milliseconds=200)
+REVISION = "0123456789-abcdef0123"
 ALL = tuple(Objective(metric=metric, threshold_milliseconds=200) for metric in ObjectiveMetric)
 
 
@@ -23,6 +24,7 @@ def counts(objectives: Counted) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for sample in family.samples:
         if sample.name.endswith("_bucket"):
+            assert sample.labels["revision"] == REVISION
             found.setdefault(sample.labels["objective"], {})[sample.labels["le"]] = sample.value
     return found
 
@@ -50,8 +52,9 @@ def test_what_is_beyond_the_threshold_is_known_exactly(milliseconds: list[int]) 
     now = [0.0]
     objectives = Counted(lambda: now[0])
     objectives.keep([TTFT])
+    objectives.know(REVISION)
     for each in milliseconds:
-        case = objectives.begin()
+        case = objectives.begin(REVISION)
         case.marks = Marks(case.began, first_token=case.began + each / 1000)
         objectives.end(case, "ok")
     found = counts(objectives)[TTFT.name]
@@ -68,6 +71,7 @@ class Scrapes(RuleBasedStateMachine):
         self.now = 0.0
         self.objectives = Counted(lambda: self.now)
         self.objectives.keep(ALL)
+        self.objectives.know(REVISION)
         self.open: list[Case] = []
         self.before = counts(self.objectives)
         self.ended = 0
@@ -78,7 +82,7 @@ class Scrapes(RuleBasedStateMachine):
 
     @rule(admitted=st.booleans())
     def arrive(self, admitted: bool) -> None:
-        case = self.objectives.begin()
+        case = self.objectives.begin(REVISION)
         if admitted:
             case.marks = Marks(self.now)
         self.open.append(case)
@@ -124,7 +128,7 @@ def test_a_request_that_runs_and_is_late_is_counted_before_it_ends_and_once() ->
     now = [0.0]
     objectives = Counted(lambda: now[0])
     objectives.keep([TTFT])
-    case = objectives.begin()
+    case = objectives.begin(REVISION)
     now[0] = 0.19
     assert counts(objectives)[TTFT.name]["+Inf"] == 0
     now[0] = 0.21
@@ -138,7 +142,7 @@ def test_a_request_that_runs_and_is_late_is_counted_before_it_ends_and_once() ->
 def test_objectives_that_stay_keep_their_counts_and_new_ones_are_there_with_zero() -> None:
     objectives = Counted()
     objectives.keep([TTFT])
-    objectives.end(objectives.begin(), "failed")
+    objectives.end(objectives.begin(REVISION), "failed")
     other = Objective(metric=ObjectiveMetric.END_TO_END, threshold_milliseconds=900)
     objectives.keep([other, TTFT])
     assert {name: edges["+Inf"] for name, edges in counts(objectives).items()} == {TTFT.name: 1, other.name: 0}
@@ -149,7 +153,7 @@ def test_objectives_that_stay_keep_their_counts_and_new_ones_are_there_with_zero
 def test_another_percent_is_the_same_counter() -> None:
     objectives = Counted()
     objectives.keep([TTFT])
-    objectives.end(objectives.begin(), "failed")
+    objectives.end(objectives.begin(REVISION), "failed")
     objectives.keep([TTFT.model_copy(update={"percent": 95.0})])
     assert counts(objectives)[TTFT.name]["+Inf"] == 1
     assert [each.percent for each in objectives.kept] == [95.0]
@@ -160,7 +164,7 @@ def test_what_was_found_in_time_stays_so_while_the_request_waits_for_something_e
     retrieval = Objective(metric=ObjectiveMetric.RETRIEVAL, threshold_milliseconds=200)
     objectives = Counted(lambda: now[0])
     objectives.keep([retrieval])
-    case = objectives.begin()
+    case = objectives.begin(REVISION)
     case.marks = Marks(0.0, found=0.1)
     now[0] = 5.0
     assert counts(objectives)[retrieval.name]["+Inf"] == 0

@@ -81,7 +81,12 @@ def start_program(folder: Path, claims: Path, pod: PodPart, content: ContentPart
     ended.touch()
     port, internal, grpc = free_port(), free_port(), free_port()
     files = [str(folder / name) for name in ("pod.json", "content.json")]
-    settings = {"TAILHOLD_CLAIMS": str(claims), "TAILHOLD_TERMINATION_LOG": str(ended), **environment}
+    settings = {
+        "TAILHOLD_HANDOVER_PORT": "0",
+        "TAILHOLD_CLAIMS": str(claims),
+        "TAILHOLD_TERMINATION_LOG": str(ended),
+        **environment,
+    }
     path = {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
     with log.open("wb") as out:
         process = subprocess.Popen(

@@ -3,6 +3,7 @@
 import logging
 import ssl
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,7 +32,9 @@ class Material:
     context: ssl.SSLContext = field(compare=False)
     """For clients' handshakes."""
     internal: ssl.SSLContext = field(compare=False)
-    """For those of kubelet and the operator, who have no certificates."""
+    """For those of kubelet, the operator and pods that hand over, who have no certificates."""
+    peers: ssl.SSLContext = field(compare=False)
+    """To check those of other pods with."""
 
 
 class Certificates:
@@ -71,7 +74,20 @@ def read_material(folder: Path, authorities: Path | None) -> Material:
     context = _loaded(folder, trusted) if trusted is not None else internal
     if (read_file(folder / CERTIFICATE), read_file(folder / KEY)) != (certificate, key):
         raise FilesRefusedError(f"{folder} changed while it was read; it is read again")
-    return Material(certificate, key, trusted, _expiry(folder, certificate), context, internal)
+    peers = _checking(folder, certificate)
+    return Material(certificate, key, trusted, _expiry(folder, certificate), context, internal, peers)
+
+
+def _checking(folder: Path, certificate: bytes) -> ssl.SSLContext:
+    """Trusts whom the pod trusts anyway, its own certificate and those above it, and what cert-manager puts beside."""
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    own = folder / AUTHORITIES
+    for each in (certificate, *((read_file(own),) if own.is_file() else ())):
+        with suppress(ssl.SSLError, UnicodeDecodeError):  # said by who serves with it, or not needed
+            context.load_verify_locations(cadata=each.decode("ascii"))
+    return context
 
 
 def is_its_own_authority(certificate: Path) -> bool:

@@ -11,6 +11,7 @@ from tailhold_server.pipeline import Answering
 _NO_USE = {"x-should-retry": "false"}
 """What OpenAI's clients read before they try again."""
 _NONE = Limits()
+Pairs = tuple[tuple[bytes, bytes], ...]
 
 
 class Meter:
@@ -21,38 +22,54 @@ class Meter:
         self._clock = clock
         self._deny = deny
 
-    async def metered(self, client: str, limits: Limits, ask: Callable[[], Awaitable[Answering]]) -> Answering:
+    def enter(self, client: str, limits: Limits) -> Ticket:
+        """A place for one question, to be settled in any case. Raises ServeError."""
+        ticket = self._limiter.enter(client, limits, self._clock())
+        if isinstance(ticket, Refusal):
+            raise self._refused(ticket, {})
+        return ticket
+
+    async def metered(self, ticket: Ticket, ask: Callable[[], Awaitable[Answering]]) -> Answering:
         """The question that `ask` admits, charged for the most that it can need and settled when it is closed.
 
         Raises ServeError.
         """
-        ticket = self._limiter.enter(client, limits, self._clock())
-        if isinstance(ticket, Refusal):
-            raise self._refused(ticket, {})
         try:
             answering = await ask()
         except BaseException:
-            self._limiter.settle(ticket, 0, self._clock())
+            self.settle(ticket, 0)
             raise
-        answering.on_close = lambda: self._limiter.settle(ticket, answering.tokens_used, self._clock())
-        refused = self._limiter.charge(ticket, answering.prepared.most_tokens, self._clock())
+        answering.on_close = lambda: self.settle(ticket, answering.tokens_used)
+        try:
+            answering.headers = self.charge(ticket, answering.prepared.most_tokens)
+        except ServeError:
+            answering.close()
+            raise
+        return answering
+
+    def charge(self, ticket: Ticket, most_tokens: int) -> Pairs:
+        """Take the most tokens that the question can need; where the client stands then, as headers.
+
+        Raises ServeError.
+        """
+        refused = self._limiter.charge(ticket, most_tokens, self._clock())
         said = self._headers(ticket)
         if refused:
-            answering.close()
             raise self._refused(refused, said)
-        answering.headers = tuple((name.encode(), value.encode()) for name, value in said.items())
-        return answering
+        return tuple((name.encode(), value.encode()) for name, value in said.items())
+
+    def settle(self, ticket: Ticket, tokens_used: int) -> None:
+        """The question is over; twice does no harm."""
+        self._limiter.settle(ticket, tokens_used, self._clock())
 
     @contextmanager
     def counted(self, client: str, limits: Limits) -> Iterator[None]:
         """What needs no tokens of the generator. Raises ServeError."""
-        ticket = self._limiter.enter(client, limits, self._clock())
-        if isinstance(ticket, Refusal):
-            raise self._refused(ticket, {})
+        ticket = self.enter(client, limits)
         try:
             yield
         finally:
-            self._limiter.settle(ticket, 0, self._clock())
+            self.settle(ticket, 0)
 
     def _headers(self, ticket: Ticket) -> dict[str, str]:
         if ticket.limits == _NONE:

@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from tailhold_api.codec import load
 from tailhold_api.conditions import Reason
+from tailhold_api.handover import Handover
 from tailhold_api.parts import ContentPart
 from tailhold_api.slo import Objectives
 from tailhold_server.authority import Authority, NotAllowedError
@@ -21,6 +22,7 @@ CONTENT_PATH = "/internal/content"
 _LOOK_SECONDS = 2.0
 """Who asks what is in force waits no longer for the uploads: the operator gives up soon after."""
 OBJECTIVES_PATH = "/internal/objectives"
+HANDOVER_PATH = "/internal/handover"
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -74,6 +76,15 @@ def internal_router(service: Service, authority: Authority) -> APIRouter:
         asked = _read(Objectives, await request.body())
         service.objectives.keep(asked.objectives)
         return JSONResponse(asked.model_dump(mode="json", by_alias=True))
+
+    @router.put(HANDOVER_PATH)
+    async def handover(request: Request) -> Response:
+        """Hand this share over, for the next seconds."""
+        denied = _denied(authority, request.headers.get("authorization", ""))
+        if denied is not None:
+            return denied
+        service.hand_over(_read(Handover, await request.body()))
+        return JSONResponse({"handover": service.handovers.body()})
 
     return router
 

@@ -85,6 +85,7 @@ class Rag:
     async def _ask(self, asked: api.AskRequest, context: _Context) -> None:
         caller = await self._caller(context)
         async with Asking(self._service, self._told(asked, context, caller), "ask") as asking:
+            asking.enter()
             answering = await asking.admit()
             await asking.begin()
             if asking.trace:

@@ -16,6 +16,10 @@ from tailhold_server.access.caller import caller_of
 from tailhold_server.asking import Asking
 from tailhold_server.asking import Request as Told
 from tailhold_server.errors import ServeError
+from tailhold_server.handover.passing import Passing
+from tailhold_server.handover.receiving import handed
+from tailhold_server.handover.told import HEARTBEAT
+from tailhold_server.handover.wire import TOLD, Sent
 from tailhold_server.pipeline import Answer
 from tailhold_server.ports import TokenOdds
 from tailhold_server.question import Question
@@ -28,6 +32,9 @@ from tailhold_server.service import REVISION_HEADER, TRACE_HEADER, Service
 PATH = "/v1/chat/completions"
 
 _BODY = json_body(ChatRequest)
+_JSON = (b"content-type", b"application/json")
+_SIGNS_MISSED = 3
+"""A candidate that gives none for so many times the pause between them is gone."""
 
 
 def chat_router(service: Service) -> APIRouter:
@@ -38,9 +45,10 @@ def chat_router(service: Service) -> APIRouter:
     async def chat(request: Request) -> Response:
         """Answer a question from the indexed documents, at once or as a stream."""
         try:
-            asked = parse(await body_of(request))
+            body = await body_of(request)
+            asked = parse(body)
             service.check_model(asked.model)
-            return Completion(service, asked, question(asked), request)
+            return Completion(service, asked, question(asked), request, body)
         except ServeError as error:
             service.telemetry.count(error.failure.outcome)
             raise
@@ -57,9 +65,10 @@ class Completion(Response):
     A client that takes nothing for `send_seconds` has left as well.
     """
 
-    def __init__(self, service: Service, asked: ChatRequest, put: Question, request: Request) -> None:
+    def __init__(self, service: Service, asked: ChatRequest, put: Question, request: Request, body: bytes) -> None:
         super().__init__()
         self._service = service
+        self._sent = sent(request, body)
         self._is_streamed = bool(asked.stream)
         self._usage = asked.usage
         self._told = Told(
@@ -70,6 +79,7 @@ class Completion(Response):
             self._is_streamed,
             caller_of(request.scope),
             asked.safety_identifier or asked.user,
+            handed(request.scope),
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,6 +97,9 @@ class Completion(Response):
 
     async def _respond(self, send: Send) -> None:
         async with Asking(self._service, self._told, "chatcmpl") as asking:
+            asking.enter()
+            if await self._passed_on(asking, send):
+                return
             answering = await asking.admit()
             frame = Frame(
                 asking.request_id,
@@ -98,28 +111,46 @@ class Completion(Response):
             )
             await (self._stream if self._is_streamed else self._whole)(asking, answering.answer, frame, send)
 
+    async def _passed_on(self, asking: Asking, send: Send) -> bool:
+        """Whether a candidate has answered."""
+        handovers = self._service.handovers
+        turn = None if self._told.handed else handovers.turn()
+        if turn is None:
+            return False
+        silence = _SIGNS_MISSED * self._service.comment_seconds
+        passing = Passing(asking, turn, self._sent, send, self._is_streamed, silence)
+        return await passing.run(handovers.carrier)
+
     async def _whole(self, asking: Asking, answer: Answer, frame: Frame, send: Send) -> None:
-        texts, reason = [], "stop"
-        odds: list[TokenOdds] = []
-        async with aclosing(asking.steps()) as steps:
-            async for step in steps:
-                texts.append(step.text)
-                odds += step.odds
-                reason = step.finish_reason or reason
-        body = orjson.dumps(completion(frame, "".join(texts), reason, answer, odds))
-        headers = (
-            (b"content-type", b"application/json"),
-            (b"content-length", str(len(body)).encode()),
-            *_said_of(frame),
-            *asking.headers,
-        )
+        if self._told.handed:
+            await self._whole_handed(asking, answer, frame, send)
+            return
+        body = await _read_whole(asking, answer, frame)
+        length = (b"content-length", str(len(body)).encode())
+        headers = (_JSON, length, *_said_of(frame), *asking.headers)
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
         asking.deliver()
 
+    async def _whole_handed(self, asking: Asking, answer: Answer, frame: Frame, send: Send) -> None:
+        """Begins at once, so that it is known to be worked on: nothing reaches the client before the end."""
+        headers = (_JSON, *_said_of(frame), (TOLD, asking.told.header()))
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        pulse, body = Pulse(send, self._service.comment_seconds, HEARTBEAT), b""
+        try:
+            await pulse.send(HEARTBEAT)
+            body = await _read_whole(asking, answer, frame)
+            asking.deliver()
+        except ServeError as error:
+            await asking.fail(error)
+        finally:
+            pulse.stop()
+        await send({"type": "http.response.body", "body": body + b"\n" + asking.told.line()})
+
     async def _stream(self, asking: Asking, answer: Answer, frame: Frame, send: Send) -> None:
         await asking.begin()
-        headers = (*sse.HEADERS, *_said_of(frame), *asking.headers)
+        told = ((TOLD, asking.told.header()),) if self._told.handed else ()
+        headers = (*sse.HEADERS, *_said_of(frame), *asking.headers, *told)
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         pulse = Pulse(send, self._service.comment_seconds)
         try:
@@ -130,7 +161,18 @@ class Completion(Response):
             await pulse.send(sse.event(envelope(error)) + sse.DONE)
         finally:
             pulse.stop()
-        await send({"type": "http.response.body", "body": b""})
+        await send({"type": "http.response.body", "body": asking.told.line() if self._told.handed else b""})
+
+
+async def _read_whole(asking: Asking, answer: Answer, frame: Frame) -> bytes:
+    texts, reason = [], "stop"
+    odds: list[TokenOdds] = []
+    async with aclosing(asking.steps()) as steps:
+        async for step in steps:
+            texts.append(step.text)
+            odds += step.odds
+            reason = step.finish_reason or reason
+    return orjson.dumps(completion(frame, "".join(texts), reason, answer, odds))
 
 
 async def _steps(asking: Asking, answer: Answer, frame: Frame, write: Callable[[bytes], Awaitable[None]]) -> None:
@@ -147,10 +189,11 @@ def _ending(answer: Answer, frame: Frame) -> bytes:
 
 
 class Pulse:
-    """Sends a comment when a stream has been silent for so many seconds."""
+    """Sends a sign of life when a stream has been silent for so many seconds."""
 
-    def __init__(self, send: Send, seconds: float) -> None:
+    def __init__(self, send: Send, seconds: float, sign: bytes = sse.COMMENT) -> None:
         self._send = send
+        self._sign = sign
         self._seconds = seconds
         self._loop = asyncio.get_running_loop()
         self._sent_at = self._loop.time()
@@ -162,7 +205,7 @@ class Pulse:
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
     def stop(self) -> None:
-        """No more comments."""
+        """No more of them."""
         self._task.cancel()
 
     async def _beat(self) -> None:
@@ -171,7 +214,13 @@ class Pulse:
             if left > 0:
                 await asyncio.sleep(left)
             else:
-                await self.send(sse.COMMENT)
+                await self.send(self._sign)
+
+
+def sent(request: Request, body: bytes) -> Sent:
+    """The request as it came, for whoever it is handed over to."""
+    scope = request.scope
+    return Sent(scope.get("raw_path") or PATH.encode(), scope["query_string"], tuple(scope["headers"]), body)
 
 
 def _said_of(frame: Frame) -> tuple[tuple[bytes, bytes], ...]:

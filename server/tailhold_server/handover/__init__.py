@@ -1,0 +1,1 @@
+"""Requests that a pod of the stable side passes on to a candidate."""
