@@ -35,9 +35,10 @@ ERROR = sse.event({"error": {"message": "The model stopped.", "type": "server_er
 
 
 def head(kind: str, told: bytes = START, status: bytes = b"200 OK") -> bytes:
-    return (
-        b"HTTP/1.1 %b\r\ncontent-type: %b\r\nx-tailhold-handover-told: %b\r\ntransfer-encoding: chunked\r\n\r\n"
-        % (status, kind.encode(), told)
+    return b"HTTP/1.1 %b\r\ncontent-type: %b\r\nx-tailhold-handover-told: %b\r\ntransfer-encoding: chunked\r\n\r\n" % (
+        status,
+        kind.encode(),
+        told,
     )
 
 
@@ -45,7 +46,9 @@ def chunk(piece: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(piece), piece)
 
 
-def answered(status: int, text: bytes = b'{"error": {"message": "no", "type": "x", "param": null, "code": null}}') -> bytes:
+def answered(
+    status: int, text: bytes = b'{"error": {"message": "no", "type": "x", "param": null, "code": null}}'
+) -> bytes:
     return b"HTTP/1.1 %d X\r\ncontent-length: %d\r\n\r\n%b" % (status, len(text), text)
 
 
@@ -97,7 +100,10 @@ STREAMED = {
     "breaks off before its first token": (says(EVENTS, chunk(ROLE)), "truncated"),
     "breaks off within its first token": (says(EVENTS, chunk(ROLE + WORD[:20])), "truncated"),
     "fails before its first token": (says(EVENTS, chunk(ROLE + ERROR + sse.DONE + FAILED), b"0\r\n\r\n"), "failed"),
-    "fails before its first token, in pieces": (says(EVENTS, chunk(ROLE), chunk(ERROR[:9]), chunk(ERROR[9:])), "failed"),
+    "fails before its first token, in pieces": (
+        says(EVENTS, chunk(ROLE), chunk(ERROR[:9]), chunk(ERROR[9:])),
+        "failed",
+    ),
     "stands still before its first token": (hangs_after(EVENTS, chunk(ROLE)), "timed_out"),
     "says nothing at all": (says(EVENTS, b"0\r\n\r\n"), "truncated"),
 }
@@ -340,7 +346,9 @@ CERTIFICATES = {
 
 
 @pytest.mark.parametrize(("pair", "outcome"), CERTIFICATES.values(), ids=CERTIFICATES)
-async def test_with_tls_a_candidate_has_to_have_the_name_of_the_service(tmp_path: Path, pair: Any, outcome: str) -> None:
+async def test_with_tls_a_candidate_has_to_have_the_name_of_the_service(
+    tmp_path: Path, pair: Any, outcome: str
+) -> None:
     own = AUTHORITY.signed("stable", SERVICE)
     replace(tmp_path / "tls", {"tls.crt": own.certificate, "tls.key": own.key, "ca.crt": AUTHORITY.pem})
     (tmp_path / "served.crt").write_bytes(pair.certificate)
