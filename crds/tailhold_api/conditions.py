@@ -103,6 +103,28 @@ class Reason(StrEnum):
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     """The new revision was not ready within `rollout.deadlineSeconds`; what served goes on serving. Correct the spec,
     or apply the old one again."""
+    PROBING = "Probing"
+    """A pod of the new revision is asked questions before it gets traffic, `rollout.probe`. Wait."""
+    PROBE_FAILED = "ProbeFailed"
+    """The new revision did not answer the questions that it was asked before it got traffic, or its index finds too
+    little; the message has the numbers. No client met it. Correct the spec, or set `tailhold.dev/retry` to the
+    revision's name to try it again."""
+    JUDGING = "Judging"
+    """The new revision has a share of the traffic and is compared with what serves; `status.rollout` has the numbers
+    and when a verdict can come. Wait."""
+    NO_VERDICT = "NoVerdict"
+    """A step had no verdict within its `maxSeconds`, for want of traffic or of metrics; the message says which. With
+    `rollout.onUnknown: Hold` it waits on. Send traffic, or decide by hand: `tailhold.dev/promote` or
+    `tailhold.dev/abort` with the revision's name."""
+    SLO_BROKEN = "SloBroken"
+    """The new revision broke an objective, or was worse than what serves, and was taken back; the message has the
+    numbers. Correct the spec, or set `tailhold.dev/retry` to the revision's name to try it again."""
+    ABORTED = "Aborted"
+    """Somebody took the new revision back by `tailhold.dev/abort`. Change the spec, or set `tailhold.dev/retry` to the
+    revision's name."""
+    NO_WAY_BACK = "NoWayBack"
+    """The new revision is not started, since what serves could not be brought back; the message names what is gone.
+    Restore it, or take `slo.objectives` away for this rollout."""
     NO_REPLICAS = "NoReplicas"
     """`spec.replicas` is 0: nothing serves because nothing is asked for."""
     POD_REFUSED = "PodRefused"

@@ -6,8 +6,9 @@ from enum import StrEnum
 
 from tailhold_api.codec import digest
 from tailhold_api.parts import Change, build_part, changes, content_part, pod_part
+from tailhold_api.rollout import RolloutStrategy
 from tailhold_api.room import Node, asked_by, could_fit, fitting
-from tailhold_api.spec import RolloutStrategy, Spec
+from tailhold_api.spec import Spec
 
 _ANY = "0" * 64
 """Stands for a snapshot: both sides are compared with the same one."""

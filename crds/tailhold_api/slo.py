@@ -84,6 +84,12 @@ class Slo(Model):
 
     objectives: tuple[Objective, ...] = policy((), max_length=8)
     """All have to be kept. A change reaches the running pods within a minute and restarts nothing."""
+    error_percent: float = policy(5.0, ge=0.1, le=20)
+    """How often at most a good candidate is called bad over a whole rollout, and one that is worse by the margin good.
+    Half of it takes about a fifth more requests."""
+    margin_percent: float | None = policy(None, ge=0.01, le=50)
+    """By how much the candidate's share of bad requests may be above that of what serves, in percent of all requests.
+    As much as the objective allows where it is not given."""
 
 
 class Objectives(Model):

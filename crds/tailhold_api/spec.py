@@ -1,6 +1,5 @@
 """The spec of a RagPipeline."""
 
-from enum import StrEnum
 from typing import ClassVar
 
 from tailhold_api.access import Auth, Http, InternalTls, Limits, Tenant, Tls
@@ -12,6 +11,7 @@ from tailhold_api.index_kinds import IVFPQ, MOST_CANDIDATES, Rescore
 from tailhold_api.observability import Observability
 from tailhold_api.placement import Placement
 from tailhold_api.pod import Pod
+from tailhold_api.rollout import Rollout
 from tailhold_api.rpc import Grpc
 from tailhold_api.serving import Admission, Batching, Embedder, Generator, Prompt, Retrieval
 from tailhold_api.slo import Slo
@@ -78,26 +78,6 @@ class Server(Program):
     tenants: dict[str, Tenant] = live({}, max_length=1000)
     """The tenant of each client of `auth.apiKeys`, by the name of its key. A client without one sees what is open to
     everybody."""
-
-
-class RolloutStrategy(StrEnum):
-    """How new pods replace old ones."""
-
-    AUTO = "Auto"
-    SURGE = "Surge"
-    DRAIN_FIRST = "DrainFirst"
-
-
-class Rollout(Model):
-    """How a new revision replaces the one that serves."""
-
-    strategy: RolloutStrategy = policy(RolloutStrategy.AUTO)
-    """`Surge` starts the new pods beside the old ones and needs room for both. `DrainFirst` stops the old ones first,
-    an outage with one replica. `Auto` surges, and drains first when the scheduler reports no room."""
-    deadline_seconds: int = policy(3600, ge=60, le=604800)
-    """A revision that is not ready by then is given up; what served goes on serving."""
-    history: int = policy(10, ge=1, le=50)
-    """Revisions kept for a rollback."""
 
 
 class Spec(Model):

@@ -75,6 +75,78 @@ class Ended(Model):
     """When, RFC 3339 in UTC."""
 
 
+class SideStatus(Model):
+    """One side of a comparison since the step began."""
+
+    requests: int = Field(0, ge=0)
+    """Requests that count."""
+    bad: int = Field(0, ge=0)
+    """Of these, how many broke the objective."""
+    bad_percent: float = Field(0.0, ge=0, le=100)
+    """The same as a share."""
+
+
+class VerdictStatus(Model):
+    """What is known of the candidate in this step, looked at every half minute or when it changes."""
+
+    answer: str = Field(max_length=16)
+    """`Pass`, `Fail`, `Undecided` (too few requests yet) or `Blind` (the counters could not be read)."""
+    why: str = Field(max_length=32)
+    """The reason of the answer."""
+    objective: str = Field("", max_length=64)
+    """The objective that decided, or that needs longest."""
+    candidate: SideStatus = SideStatus()
+    """The candidate's requests."""
+    stable: SideStatus | None = None
+    """Those of the revision that serves, over the same minutes."""
+    needed: int | None = Field(None, ge=0)
+    """Requests of the candidate until it can pass, if it goes on as it did."""
+    earliest: str = Field("", max_length=64)
+    """When that can be at the present rate, RFC 3339 in UTC."""
+    at: str = Field("", max_length=64)
+    """When this was looked at, RFC 3339 in UTC."""
+
+
+class ProbeStatus(Model):
+    """What a candidate pod answered to the probe."""
+
+    requests: int = Field(0, ge=0)
+    """Questions asked."""
+    failed: int = Field(0, ge=0)
+    """Of these, how many had no whole answer."""
+    recall_percent: float = Field(0.0, ge=0, le=100)
+    """Passages that its search found of those that an exact search finds."""
+    message: str = Field("", max_length=500)
+    """What went wrong, in the pod's words; empty where nothing did."""
+
+
+class RolloutStatus(Model):
+    """The rollout that is under way."""
+
+    revision: str = Field(max_length=64)
+    """The candidate."""
+    stable: str = Field("", max_length=64)
+    """The revision that it is compared with; empty where none serves beside it."""
+    strategy: str = Field(max_length=16)
+    """`Surge`, `DrainFirst`, or `InPlace` for new content on the running pods."""
+    strategy_why: str = Field("", max_length=500)
+    """Why that one."""
+    phase: str = Field(max_length=16)
+    """`Starting`, `Probing`, `Stepping`, `Proving` (it serves alone and is judged by the objective) or `Promoting`."""
+    step: int = Field(0, ge=0)
+    """The step, from 1; 0 outside of them."""
+    steps: int = Field(0, ge=0)
+    """How many there are."""
+    wanted_percent: int = Field(0, ge=0, le=100)
+    """The step's weight; `status.weightPercent` is what the pods say."""
+    since: str = Field("", max_length=64)
+    """When phase or step began, RFC 3339 in UTC."""
+    probe: ProbeStatus | None = None
+    """What the candidate answered before it got traffic."""
+    verdict: VerdictStatus | None = None
+    """What is known of it."""
+
+
 class SnapshotStatus(Model):
     """The snapshot of the newest index build."""
 
@@ -150,7 +222,9 @@ class Status(Model):
     candidate: RevisionStatus | None = None
     """The revision that is to replace it."""
     weight_percent: int | None = Field(None, ge=0, le=100)
-    """Share of requests that the candidate answers."""
+    """Share of requests that the candidate answers, as the pods that serve say."""
+    rollout: RolloutStatus | None = None
+    """The rollout that is under way, where the pipeline has objectives."""
     p99_milliseconds: int | None = Field(None, ge=0)
     """99th percentile of the time to the whole answer on the stable side, over the last five minutes."""
     replicas: int = Field(0, ge=0)

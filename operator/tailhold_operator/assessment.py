@@ -13,7 +13,7 @@ from tailhold_operator.indexing import Building
 from tailhold_operator.inspecting import Inspecting
 from tailhold_operator.observe import Pod, Report
 from tailhold_operator.revisions import Asked, Target
-from tailhold_operator.rollout import Side, Step
+from tailhold_operator.rollout.view import Side, Step
 from tailhold_operator.sides import answers
 
 _OF_INDEX = (Reason.SNAPSHOT_REFUSED, Reason.CONTENT_REFUSED)

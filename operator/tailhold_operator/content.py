@@ -24,14 +24,26 @@ class Spread:
     """Digest of what they are handed."""
 
 
-def spread(wanted: str, mounted: str | None, fallback: str | None, pods: Sequence[Taker], *, refused: bool) -> Spread:
+def spread(
+    wanted: str,
+    mounted: str | None,
+    fallback: str | None,
+    pods: Sequence[Taker],
+    *,
+    refused: bool,
+    to_one: bool = False,
+) -> Spread:
     """One step of bringing `wanted` to all pods, or of taking it back once a pod has refused it.
 
-    Nobody is cut off: with no pod that runs on the mounted content, the wanted one is mounted at once.
+    `to_one` leaves it with the first pod: the others, and those that start, have what is mounted. Nobody is cut off:
+    with no pod that runs on the mounted content, the wanted one is mounted at once.
     """
     if refused and fallback:
         return _even(fallback, pods)
-    taken = any(pod.content == wanted for pod in pods)
+    taken = [pod.name for pod in pods if pod.content == wanted]
+    if taken and to_one and mounted is not None and mounted != wanted:
+        others = (pod.name for pod in pods if pod.name != taken[0] and pod.content not in (None, mounted))
+        return Spread(mounted, tuple(others), mounted)
     if mounted is None or mounted == wanted or taken or not pods:
         return _even(wanted, pods)
     first = next((pod.name for pod in pods if pod.content is not None), None)

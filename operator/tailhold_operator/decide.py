@@ -6,26 +6,32 @@ from datetime import datetime, timedelta
 
 from tailhold_api import codec
 from tailhold_api.conditions import ConditionType, Reason
+from tailhold_api.handover import Handover
 from tailhold_api.parts import SHORT, ContentPart
+from tailhold_api.rollout import Probe
 from tailhold_api.slo import Objectives
 from tailhold_operator.assessment import Case, Findings, assess_all
 from tailhold_operator.conditions import refused
 from tailhold_operator.content import Spread, spread
-from tailhold_operator.desire import Around, desire, image_of, inspection_of, template_of
+from tailhold_operator.desire import Around, desire, image_of, inspection_of, lacks, template_of
 from tailhold_operator.findings import Finding, stuck, waiting
+from tailhold_operator.handing import Handing, handings, handover_to
 from tailhold_operator.history import Failure, History
 from tailhold_operator.indexing import Building, assess, pinned
 from tailhold_operator.inspecting import Inspecting, judged, proven
 from tailhold_operator.inspecting import assess as assess_inspection
+from tailhold_operator.judge.verdict import Verdict
 from tailhold_operator.objectives import Telling, tellings
-from tailhold_operator.observe import Pod, Seen, inspections_of, jobs_of, pods_of
+from tailhold_operator.observe import NOTHING, Pod, Seen, inspections_of, jobs_of, pods_of
 from tailhold_operator.parsing import read_history, read_spec, rebuild_mark
 from tailhold_operator.plan import Apply, Delete, Merge, plan
 from tailhold_operator.render.config import ANNOTATION_DIGEST
 from tailhold_operator.render.front import served_part
 from tailhold_operator.revisions import Asked, Target, content_by_digest, noted, target_of
-from tailhold_operator.rollout import POLL, Side, Step, View, advance, stand_still
-from tailhold_operator.sides import leaving, sides_of, takers
+from tailhold_operator.rollout.advance import advance, stand_still
+from tailhold_operator.rollout.commands import read_commands
+from tailhold_operator.rollout.view import POLL, REPEAT, Side, Step, View
+from tailhold_operator.sides import confirming, leaving, sides_of, takers
 from tailhold_operator.staging import LOOK, Staged, stage
 
 SOON = timedelta(seconds=1)
@@ -39,6 +45,15 @@ class Push:
     content: ContentPart
     revision: str
     """The revision that is given up if the pod refuses."""
+
+
+@dataclass(frozen=True)
+class Probing:
+    """Ask a candidate pod questions of ours."""
+
+    pod: Pod
+    revision: str
+    probe: Probe
 
 
 @dataclass(frozen=True)
@@ -57,6 +72,10 @@ class Decision:
     serving: str | None = None
     wait: timedelta | None = None
     tellings: tuple[Telling, ...] = ()
+    handings: tuple[Handing, ...] = ()
+    probing: Probing | None = None
+    verdict: Verdict | None = None
+    """What is known of the candidate, where it is judged."""
 
 
 def decide(seen: Seen, around: Around, now: datetime) -> Decision:
@@ -66,11 +85,11 @@ def decide(seen: Seen, around: Around, now: datetime) -> Decision:
     if not isinstance(spec, str):
         staged = stage(seen, around.identity.name, spec, rebuild_mark(seen.pipeline), history, now)
         decision = _decide(seen, staged, around, now)
-        return _paused(decision) if spec.paused else decision
+        return _paused(_frozen(decision, seen, history)) if spec.paused else decision
     if history.spec is None:
         return Decision((), (), history, dict.fromkeys(_NOTHING_SERVES, refused(spec)))
     last = stage(seen, around.identity.name, history.spec, rebuild_mark(seen.pipeline), history, now)
-    return _refused(_decide(seen, last, around, now), refused(spec))
+    return _refused(_frozen(_decide(seen, last, around, now), seen, history), refused(spec))
 
 
 _NOTHING_SERVES = (
@@ -103,7 +122,7 @@ def _decide(seen: Seen, staged: Staged, around: Around, now: datetime) -> Decisi
     sides = sides_of(seen, pods, target.status if target else None, asked.pod.placement.gpu.resource_name)
     serving = _serving(seen, asked, history, around)
     going = leaving(pods, (serving, asked.pod_digest[:SHORT]), now)
-    step = _step(asked, target, serving, sides, history, going, now)
+    step = _step(seen, asked, target, serving, sides, history, going, around, now)
     contents = _contents(seen, step, target, around)
     pushes = tuple(_pushes(seen, pods, contents, target))
     wanted = desire(seen, asked, target, building, staged.refresh, inspecting, step, contents, around)
@@ -118,14 +137,42 @@ def _decide(seen: Seen, staged: Staged, around: Around, now: datetime) -> Decisi
         pods,
         seen.reports,
         serving,
-        _is_pushing(contents, asked, target),
+        _is_pushing(contents, asked, target) and step.history.trial is None,
     )
     told = tellings(pods, seen.reports, Objectives(objectives=asked.spec.slo.objectives))
-    wait = _wait(step, staged, building, inspecting, (*pushes, *told))
+    probing = _probing(seen, pods, step, target, asked)
+    wait = _wait(step, staged, building, inspecting, (*pushes, *told, probing))
     findings = assess_all(case)
+    handed = handings(pods, step.serving, seen.reports, _handover(seen, pods, asked, target, step.weight))
     return Decision(
-        writes, pushes, step.history, findings, building, inspecting, target, asked, sides, serving, wait, told
+        writes,
+        pushes,
+        step.history,
+        findings,
+        building,
+        inspecting,
+        target,
+        asked,
+        sides,
+        serving,
+        wait,
+        told,
+        handed,
+        probing,
+        step.verdict,
     )
+
+
+def _handover(seen: Seen, pods: tuple[Pod, ...], asked: Asked, target: Target | None, weight: int) -> Handover:
+    if target is None:
+        return NOTHING
+    ready = confirming(pods, seen.reports, target.status)
+    return handover_to(ready, target.status.name, weight, asked.spec.slo)
+
+
+def _probing(seen: Seen, pods: tuple[Pod, ...], step: Step, target: Target | None, asked: Asked) -> Probing | None:
+    ready = confirming(pods, seen.reports, target.status) if step.probes and target else ()
+    return Probing(ready[0], target.status.name, asked.spec.rollout.probe) if ready and target else None
 
 
 def _building(seen: Seen, asked: Asked, history: History, pods: tuple[Pod, ...]) -> Building:
@@ -167,18 +214,33 @@ def _target(seen: Seen, asked: Asked, building: Building, around: Around) -> Tar
 
 
 def _step(
+    seen: Seen,
     asked: Asked,
     target: Target | None,
     serving: str | None,
     sides: Mapping[str, Side],
     history: History,
     going: int,
+    around: Around,
     now: datetime,
 ) -> Step:
-    replicas, rules = asked.spec.replicas, asked.spec.rollout
-    if target:
-        return advance(View(target.status, serving, sides, history, replicas, rules, going), now)
-    return stand_still(serving, replicas, history, now)
+    replicas = asked.spec.replicas
+    if target is None:
+        return stand_still(serving, replicas, history, now)
+    view = View(
+        target.status,
+        serving,
+        sides,
+        history,
+        replicas,
+        asked.spec.rollout,
+        going,
+        asked.spec.slo,
+        seen.watched,
+        read_commands(seen.pipeline),
+        lacks(seen, history, around),
+    )
+    return advance(view, now)
 
 
 def _contents(seen: Seen, step: Step, target: Target | None, around: Around) -> dict[str, Spread]:
@@ -198,7 +260,7 @@ def _content(seen: Seen, part: str, step: Step, target: Target | None, around: A
     failed = step.history.failed(target.status.name) is not None
     serves = part == step.serving and before is not None
     wanted = target.status.content_digest
-    return spread(wanted, mounted if serves else wanted, before, pods, refused=failed)
+    return spread(wanted, mounted if serves else wanted, before, pods, refused=failed, to_one=step.to_one)
 
 
 def _mounted(seen: Seen, part: str, around: Around) -> str | None:
@@ -224,14 +286,29 @@ def _is_pushing(contents: Mapping[str, Spread], asked: Asked, target: Target | N
 
 
 def _wait(
-    step: Step, staged: Staged, building: Building, inspecting: Inspecting, pushes: tuple[Push | Telling, ...]
+    step: Step,
+    staged: Staged,
+    building: Building,
+    inspecting: Inspecting,
+    acts: tuple[Push | Telling | Probing | None, ...],
 ) -> timedelta | None:
     waits = [step.wait] if step.wait else []
     waits += [POLL if staged.refresh else LOOK] if staged.asked.spec.uploads else []
     waits += [POLL] if not inspecting.finding.holds and not inspecting.finding.stalled else []
     waits += [POLL] if not building.snapshot and not building.finding.stalled else []
-    waits += [SOON] if pushes else []
+    waits += [SOON] if any(acts) else []
     return min(waits, default=None)
+
+
+def _frozen(decision: Decision, seen: Seen, history: History) -> Decision:
+    """Nothing is changed, so the weight that was said is said again: without that it would change by itself."""
+    trial, target, asked = history.trial, decision.target, decision.asked
+    if trial is None or target is None or asked is None or trial.revision != target.status.name:
+        return replace(decision, handings=(), probing=None)
+    pods = pods_of(seen)
+    wanted = _handover(seen, pods, asked, target, trial.weight)
+    handed = handings(pods, decision.serving, seen.reports, wanted)
+    return replace(decision, handings=handed, probing=None, wait=REPEAT if handed else decision.wait)
 
 
 def _paused(decision: Decision) -> Decision:

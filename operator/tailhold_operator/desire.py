@@ -19,7 +19,7 @@ from tailhold_operator.render.inspection import render_inspection_job
 from tailhold_operator.render.server import render_deployment, render_template
 from tailhold_operator.render.setup import Setup
 from tailhold_operator.revisions import Asked, Target, content_by_digest, kept_configs
-from tailhold_operator.rollout import Step
+from tailhold_operator.rollout.view import Step
 from tailhold_operator.sides import turned_away
 from tailhold_operator.staging import Refresh
 
@@ -52,6 +52,19 @@ def template_of(seen: Seen, asked: Asked, around: Around, part: str) -> Manifest
         return kept
     running = seen.find("Deployment", identity.child(part))
     return running["spec"]["template"] if running else render_template(asked.pod, identity, around.setup)
+
+
+def lacks(seen: Seen, history: History, around: Around) -> str:
+    """What a rollback to the last revision that was found good would not find; empty where all is there."""
+    back = history.proven
+    if back is None:
+        return ""
+    pod = around.identity.child("pod", back.pod_digest[:SHORT])
+    if config.read_template(seen.find("ConfigMap", pod)) is None:
+        return f"the ConfigMap {pod} of revision {back.name} is gone or cannot be read"
+    if content_by_digest(seen, back.content_digest, None) is None:
+        return f"the ConfigMap with the content of revision {back.name} is gone or cannot be read"
+    return ""
 
 
 def image_of(template: Manifest) -> str:

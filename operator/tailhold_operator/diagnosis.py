@@ -12,6 +12,8 @@ _NO_VICTIMS = "No preemption victims found"
 _NO_HELP = "Preemption is not helpful"
 _STARTED = ("serving", "draining")
 """What a server says once its start is over."""
+_NOT_ITS_DOING = ("Unknown", "ContainerStatusUnknown", Reason.SOURCE_UNREACHABLE)
+"""Why a container ended: its node started anew, or what it fetches cannot be had for now."""
 
 
 def diagnose(pods: Sequence[Pod], deployment: Deployment | None, reports: Mapping[str, Report], gpu: str) -> Finding:
@@ -35,6 +37,27 @@ def lacks_room(pod: Pod) -> bool:
     words = pod.unschedulable
     full = "Insufficient" in words or "Too many pods" in words
     return full and (_NO_VICTIMS in words or _NO_HELP not in words)
+
+
+def broken(pods: Sequence[Pod], reports: Mapping[str, Report]) -> Finding | None:
+    """Of pods that ran and fail by their own doing: their container ended, or they say themselves that they do not
+    answer. A pod that says nothing may be on a node that went away."""
+    idle = [pod for pod in pods if not pod.ready and not pod.terminating]
+    ended = next((pod for pod in idle if _fails(pod, reports) and not _was_ended(pod)), None)
+    if ended and ended.ending:
+        ending = ended.ending
+        text = f"pod {ended.name} ended with exit code {ending.exit_code}: {ending.message or ending.reason}"
+        return stuck(reason_of(ending.reason, Reason.CRASH_LOOP), text)
+    for pod in idle:
+        report = reports.get(pod.name)
+        if report and report.phase in _STARTED:
+            return stuck(Reason.NOT_READY, f"pod {pod.name} does not answer any more: {report.error or report.phase}")
+    return None
+
+
+def _was_ended(pod: Pod) -> bool:
+    """Whether something else than its own program ended it, or it only waits for what it fetches."""
+    return pod.ending is not None and pod.ending.reason in _NOT_ITS_DOING
 
 
 def _ended(pods: Sequence[Pod], gpu: str, reports: Mapping[str, Report]) -> Finding | None:

@@ -1,6 +1,5 @@
 """What a pipeline has to remember, kept in a ConfigMap of its own so that a lost status loses nothing."""
 
-from datetime import datetime
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -11,6 +10,7 @@ from tailhold_api.inspection import Inspection
 from tailhold_api.parts import SHORT
 from tailhold_api.spec import Spec
 from tailhold_api.status import Ended, FieldChange, RevisionStatus, SnapshotStatus
+from tailhold_operator.trial import Moment, Trial
 
 KEY = "history.json"
 """The key in the ConfigMap."""
@@ -19,22 +19,11 @@ _ENDED = 10
 _LONGEST = 4096
 _SNAPSHOTS = 50
 _INSPECTIONS = 10
+_TRIALS = 5
 
 
 def _known_reason(reason: str) -> str:
     return reason if reason in set(Reason) else Reason.START_FAILED.value
-
-
-def _moment_or_nothing(text: str) -> str:
-    try:
-        datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        return ""
-    return text
-
-
-Moment = Annotated[str, AfterValidator(_moment_or_nothing)]
-"""RFC 3339 in UTC; one that cannot be read counts as not there."""
 
 
 class Failure(Model):
@@ -83,6 +72,17 @@ class History(Model):
     """The last revision that was given up, while the spec still asks for it."""
     ended: tuple[Ended, ...] = ()
     """The last revisions that ended, newest first."""
+    trial: Trial | None = None
+    """The judged rollout that is under way."""
+    trials: tuple[Trial, ...] = ()
+    """The last ones that came to an end, newest first, with what they were decided on."""
+    marks: tuple[str, ...] = ()
+    """What people asked for by annotation and was done, so that it is done once."""
+
+    @property
+    def proven(self) -> RevisionStatus | None:
+        """The revision that a rollback goes back to: the last one that was found good, or that served first."""
+        return self.revisions[0] if self.revisions else None
 
     def snapshot_of(self, build: str) -> SnapshotStatus | None:
         """The snapshot that was built from a build part."""
@@ -132,7 +132,8 @@ class History(Model):
         Room that was made for it is room for the next one; with none to try, what serves gets it back.
         """
         bare = candidate.model_copy(update={"ready_replicas": 0}) if candidate else None
-        trying = self.model_copy(update={"candidate": bare})
+        trial = self.trial if self.trial and candidate and self.trial.revision == candidate.name else None
+        trying = self.model_copy(update={"candidate": bare, "trial": trial})
         before = self.candidate
         if before is None or (bare and bare.pod_digest == before.pod_digest):
             return trying
@@ -146,13 +147,14 @@ class History(Model):
     def with_failure(self, failure: Failure) -> "History":
         """Give a revision up. A pod's words may be of any length."""
         failure = failure.model_copy(update={"message": failure.message[:_LONGEST]})
-        given_up = self.model_copy(update={"failure": failure, "candidate": None, **_NO_ROOM_MADE})
+        known = self._closed(failure.name, failure.reason)
+        given_up = known.model_copy(update={"failure": failure, "candidate": None, **_NO_ROOM_MADE})
         return given_up.with_ended(failure.name, failure.reason, failure.at)
 
     def with_serving(self, revision: RevisionStatus, keep: int, at: str) -> "History":
         """Remember that a revision serves. Saying so again changes nothing."""
         bare = revision.model_copy(update={"ready_replicas": 0})
-        known = self.model_copy(update={"candidate": None, **_NO_ROOM_MADE})
+        known = self._closed(bare.name, "Promoted").model_copy(update={"candidate": None, **_NO_ROOM_MADE})
         if known.revisions and known.revisions[0] == bare:
             return known
         others = tuple(each for each in known.revisions if each.name != bare.name)
@@ -160,3 +162,14 @@ class History(Model):
         if not known.revisions:
             return served
         return served.with_ended(known.revisions[0].name, "Replaced", at)
+
+    def on_trial(self, trial: Trial) -> "History":
+        """Remember how far a judged rollout is."""
+        return self.model_copy(update={"trial": trial})
+
+    def _closed(self, revision: str, how: str) -> "History":
+        """The trial of a revision comes to its end; that of another one is over without one."""
+        if self.trial is None:
+            return self
+        own = (self.trial.model_copy(update={"ended": how}),) if self.trial.revision == revision else ()
+        return self.model_copy(update={"trial": None, "trials": (*own, *self.trials)[:_TRIALS]})

@@ -10,6 +10,7 @@ from tailhold_api import names
 from tailhold_api.handover import Candidate, Handover
 from tailhold_api.slo import Objectives
 from tailhold_api.status import CapacityStatus, Progress, StartPhase
+from tailhold_operator.judge.watched import Watched
 from tailhold_operator.kinds import Manifest, Ref, label_of, uid_of
 
 _IMAGE_TROUBLE = (
@@ -22,6 +23,8 @@ _IMAGE_TROUBLE = (
 _CONTAINER_TROUBLE = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 
 
+NOTHING = Handover(weight_percent=0, revision="0-0")
+"""Nothing is handed over. As an order it ends what was, whatever it was."""
 HOPELESS = 2
 """The exit code of our containers that says that trying again cannot help."""
 
@@ -157,7 +160,7 @@ class Report:
     objectives: Objectives | None = None
     """What it counts; None of a server that counts none."""
     handover: Handover | None = None
-    """What it hands over, and to whom; without the token. None where it answers everything itself."""
+    """What it hands over; None of a server that hands over nothing."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +180,8 @@ class Seen:
     """What Events warn of, by the UID of what does not get on."""
     p99_milliseconds: int | None = None
     capacity: CapacityStatus | None = None
+    watched: Watched = field(default_factory=Watched)
+    """What its revisions were seen to do."""
     sampled: bool = False
     """Whether this is one of the seldom looks at what changes all the time."""
 

@@ -12,10 +12,11 @@ from pydantic import BaseModel, ValidationError
 from tailhold_api import codec, names
 from tailhold_api.handover import Handover, handover_audience
 from tailhold_api.parts import ContentPart
+from tailhold_api.rollout import Probe
 from tailhold_api.slo import Objectives
-from tailhold_api.status import Progress, StartPhase
+from tailhold_api.status import ProbeStatus, Progress, StartPhase
 from tailhold_operator.latency import read_buckets
-from tailhold_operator.observe import ChainHead, Pod, Report
+from tailhold_operator.observe import NOTHING, ChainHead, Pod, Report
 from tailhold_operator.progress import coarse, read_progress
 
 _ASK = httpx.Timeout(3, connect=1)
@@ -67,7 +68,10 @@ class Pods(Protocol):
         """Have a server count these."""
 
     async def hand_over(self, pod: Pod, handover: Handover, audience: str) -> Answer:
-        """Have a server hand this over for the next 10 s. The token that candidates ask for is added here."""
+        """Have a server hand over so much."""
+
+    async def probe(self, pod: Pod, probe: Probe, audience: str) -> ProbeStatus | None:
+        """Ask a server questions of ours."""
 
 
 class HttpPods:
@@ -103,9 +107,23 @@ class HttpPods:
         return await self._put(pod, "/internal/objectives", objectives, audience, _ASK)
 
     async def hand_over(self, pod: Pod, handover: Handover, audience: str) -> Answer:
-        """Have a server hand this over for the next 10 s, with a token for the candidates."""
-        proof = {} if handover.is_over else {"token": self._token(handover_audience(audience))}
-        return await self._put(pod, "/internal/handover", handover.model_copy(update=proof), audience, _ASK)
+        """Have a server hand over so much."""
+        proof = self._token(handover_audience(audience)) if not handover.is_over else ""
+        signed = handover.model_copy(update={"token": proof})
+        return await self._put(pod, "/internal/handover", signed, audience, _ASK)
+
+    async def probe(self, pod: Pod, probe: Probe, audience: str) -> ProbeStatus | None:
+        """Ask a server questions of ours."""
+        patience = httpx.Timeout(probe.max_seconds + 10, connect=2)
+        headers = {"Authorization": f"Bearer {self._token(audience)}", "Content-Type": "application/json"}
+        url, body = _address(pod, "/internal/probe"), codec.dump(probe)
+        try:
+            answer = await self._client.post(
+                url, content=body, headers=headers, timeout=patience, extensions=_name(pod)
+            )
+            return codec.load_lenient(ProbeStatus, answer.raise_for_status().json())
+        except (httpx.HTTPError, ValueError):
+            return None
 
     async def _put(self, pod: Pod, path: str, part: BaseModel, audience: str, patience: httpx.Timeout) -> Answer:
         headers = {"Authorization": f"Bearer {self._token(audience)}", "Content-Type": "application/json"}
@@ -139,14 +157,18 @@ def _report(told: Mapping[str, Any]) -> Report:
         rates=told["rates"] if isinstance(told.get("rates"), dict) else {},
         audit=_chain_head(told.get("audit")),
         objectives=_objectives(told),
-        handover=_handover(told.get("handover")),
+        handover=_handover(told),
     )
 
 
-def _handover(told: object) -> Handover | None:
-    """What cannot be understood is none of ours: the pod is told anew, and it expires in any case."""
+def _handover(told: Mapping[str, Any]) -> Handover | None:
+    """None of a server that hands over nothing ever, or says what cannot be understood."""
+    if "handover" not in told:
+        return None
+    if told["handover"] is None:
+        return NOTHING
     try:
-        return codec.load_lenient(Handover, told) if told else None
+        return codec.load_lenient(Handover, told["handover"])
     except ValidationError:
         return None
 

@@ -1,8 +1,10 @@
 """One pass over one pipeline: read, decide, perform, say. All is read afresh, nothing is remembered."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from tailhold_api import names
 from tailhold_api.conditions import ConditionType, Reason
@@ -11,11 +13,12 @@ from tailhold_operator.announce import happenings, render_event
 from tailhold_operator.carrying import carried
 from tailhold_operator.cluster import Cluster
 from tailhold_operator.conditions import stamp
-from tailhold_operator.decide import SOON, Decision, Push, decide, refuse_content
+from tailhold_operator.decide import SOON, Decision, Probing, Push, decide, refuse_content
 from tailhold_operator.desire import Around
 from tailhold_operator.errors import ConflictError, RefusedError
 from tailhold_operator.findings import Finding, stuck, waiting
 from tailhold_operator.history import Failure, History
+from tailhold_operator.judge.watched import Watched
 from tailhold_operator.kinds import Manifest, Ref, is_owned_by, is_terminating, owner_of, ref_of, uid_of
 from tailhold_operator.observe import Seen
 from tailhold_operator.parsing import read_status
@@ -34,6 +37,13 @@ Write = Apply | Merge | Delete
 _LATER = timedelta(seconds=30)
 
 
+class Watch(Protocol):
+    """What knows how the revisions do."""
+
+    def watched(self, key: Ref) -> Watched:
+        """What is known of a pipeline now."""
+
+
 @dataclass(frozen=True)
 class World:
     """Everything outside that a pass touches."""
@@ -44,6 +54,7 @@ class World:
     public_key: Callable[[], str]
     now: Callable[[], datetime]
     sampler: Sampler
+    watch: Watch
     log: Log
 
 
@@ -56,6 +67,8 @@ async def reconcile(world: World, key: Ref, *, sample: bool = False) -> timedelt
     seen = await _sampled(world, key, seen, sample)
     around = Around(identity_of(seen.pipeline), world.setup, world.public_key())
     decision = decide(seen, around, world.now())
+    # First of all: what pods hand over must not wait for the API server, least of all that it is nothing any more.
+    await _hand_over(world, around, decision)
     blocked = await _blocked(world, seen, decision.writes)
     if blocked:
         return await _say(world, seen, _held(decision, blocked))
@@ -65,6 +78,7 @@ async def reconcile(world: World, key: Ref, *, sample: bool = False) -> timedelt
         return await _say(world, seen, _held(replace(decision, history=history), refused))
     await _teach(world, around, decision)
     history = await _push(world, around, seen, decision)
+    history = await _probe(world, around, seen, decision.probing, history)
     return await _say(world, seen, replace(decision, history=history))
 
 
@@ -72,7 +86,8 @@ async def _sampled(world: World, key: Ref, seen: Seen, sample: bool) -> Seen:
     """Latency is looked at seldom: a number that changes at each look would be written at each look."""
     before = read_status(seen.pipeline)
     p99 = await world.sampler.p99(key, seen, world.pods) if sample else before.p99_milliseconds
-    return replace(seen, p99_milliseconds=p99, capacity=carried(seen, before.capacity, sample=sample), sampled=sample)
+    capacity = carried(seen, before.capacity, sample=sample)
+    return replace(seen, p99_milliseconds=p99, capacity=capacity, sampled=sample, watched=world.watch.watched(key))
 
 
 async def _blocked(world: World, seen: Seen, writes: Sequence[Write]) -> Finding | None:
@@ -162,6 +177,27 @@ async def _teach(world: World, around: Around, decision: Decision) -> None:
         answer = await world.pods.tell(each.pod, each.objectives, around.identity.audience)
         told = ", ".join(objective.name for objective in each.objectives.objectives) or "no objective"
         world.log(type(answer).__name__.lower(), Ref("Pod", around.identity.namespace, each.pod.name), told)
+
+
+async def _hand_over(world: World, around: Around, decision: Decision) -> None:
+    """Tell all pods at once. One that does not hear it forgets what it was told before by itself."""
+    audience, asked = around.identity.audience, decision.handings
+    answers = await asyncio.gather(*(world.pods.hand_over(each.pod, each.handover, audience) for each in asked))
+    for each, answer in zip(asked, answers, strict=True):
+        told = "nothing" if each.handover.is_over else f"{each.handover.weight_percent:g} % to {each.handover.revision}"
+        world.log(type(answer).__name__.lower(), Ref("Pod", around.identity.namespace, each.pod.name), told)
+
+
+async def _probe(world: World, around: Around, seen: Seen, probing: Probing | None, history: History) -> History:
+    """Ask a candidate pod questions of ours, and remember what came of it."""
+    if probing is None or history.trial is None:
+        return history
+    found = await world.pods.probe(probing.pod, probing.probe, around.identity.audience)
+    words = f"{found.failed} of {found.requests} failed" if found else "no answer"
+    world.log("probe", Ref("Pod", around.identity.namespace, probing.pod.name), words)
+    if found is None:
+        return history
+    return await _remember(world, around, seen, history.on_trial(history.trial.model_copy(update={"probe": found})))
 
 
 async def _without_room(world: World, around: Around, seen: Seen, decision: Decision, refused: Finding) -> History:

@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 
 from tailhold_api.status import Progress, RevisionStatus, StartPhase
 from tailhold_operator.content import Taker
-from tailhold_operator.diagnosis import diagnose, lacks_room
+from tailhold_operator.diagnosis import broken, diagnose, lacks_room
 from tailhold_operator.kinds import Manifest
 from tailhold_operator.observe import Deployment, Pod, Report, Seen, read_deployment
-from tailhold_operator.rollout import Side
+from tailhold_operator.rollout.view import Side
 
 KEPT_FAILED_PODS = 3
 _PHASES = 12
@@ -42,6 +42,12 @@ def takers(pods: Iterable[Pod], part: str, reports: Mapping[str, Report]) -> tup
     """Ready pods of a pod part, in a fixed order, with the content that they run."""
     ready = sorted((pod for pod in pods if pod.pod_part == part and answers(pod)), key=lambda pod: pod.name)
     return tuple(Taker(pod.name, _content(reports.get(pod.name))) for pod in ready)
+
+
+def confirming(pods: Iterable[Pod], reports: Mapping[str, Report], target: RevisionStatus | None) -> tuple[Pod, ...]:
+    """Ready pods that say that they run both parts of a revision, in a fixed order."""
+    found = (pod for pod in pods if answers(pod) and runs(reports.get(pod.name), target))
+    return tuple(sorted(found, key=lambda pod: pod.name))
 
 
 def answers(pod: Pod) -> bool:
@@ -79,6 +85,7 @@ def _side(
         homeless=sum(1 for pod in own if lacks_room(pod)),
         created=deployment.created,
         trouble=diagnose(own, deployment, reports, gpu),
+        broken=broken(own, reports),
     )
 
 

@@ -15,6 +15,7 @@ from tailhold_operator.observe import Pod, Seen, pods_of
 from tailhold_operator.parsing import generation_of, read_status
 from tailhold_operator.render.front import render_url
 from tailhold_operator.render.identity import Identity, identity_of
+from tailhold_operator.rolling import rollout_status, weight
 from tailhold_operator.sides import answers, fetching, newest_phases, selector_text
 
 
@@ -31,6 +32,8 @@ def summarise(seen: Seen, decision: Decision, now: datetime) -> Status:
         conditions=set_conditions(before.conditions, decision.findings, generation, now),
         stable=_counted(history.served(serving) or _still(before.stable, serving, front), pods),
         candidate=_counted(_candidate(decision), pods),
+        weight_percent=weight(seen, decision),
+        rollout=rollout_status(before.rollout, decision, now),
         p99_milliseconds=seen.p99_milliseconds,
         replicas=len(front),
         ready_replicas=sum(map(answers, front)),

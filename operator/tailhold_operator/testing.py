@@ -9,14 +9,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tailhold_api import codec, names
-from tailhold_api.handover import Handover
+from tailhold_api.handover import EXPIRES_SECONDS, Handover
 from tailhold_api.parts import ContentPart
+from tailhold_api.rollout import Probe
 from tailhold_api.slo import Objectives
-from tailhold_api.status import StartPhase
+from tailhold_api.status import ProbeStatus, StartPhase
 from tailhold_operator.conditions import stamp
 from tailhold_operator.errors import ConflictError
 from tailhold_operator.kinds import KINDS, Manifest, Ref, is_owned_by, label_of, owner_of, ref_of, uid_of
-from tailhold_operator.observe import ChainHead, Pod, Report
+from tailhold_operator.observe import NOTHING, ChainHead, Pod, Report
 from tailhold_operator.pods import Answer, Declined, Taken, Unanswered
 
 
@@ -50,6 +51,10 @@ class FakeCluster:
         """Called before and after each write with its number; may raise."""
         self._clock = clock
         self._counter = 0
+
+    def now(self) -> datetime:
+        """The time that it is."""
+        return self._clock()
 
     async def read(self, ref: Ref) -> Manifest | None:
         """One object, as it is now."""
@@ -248,9 +253,7 @@ class FakeControllers:
             ended = {"exitCode": fate.exit_code, "reason": "Error", "message": json.dumps(fate.ending)}
             container["lastState"] = {"terminated": ended}
         ready = {"type": "Ready", "status": "True" if fate.ready else "False"}
-        digits = hashlib.sha256(pod["metadata"]["name"].encode()).digest()
-        address = f"10.{digits[0]}.{digits[1]}.{digits[2]}"
-        return {"phase": "Running", "podIP": address, "conditions": [ready], "containerStatuses": [container]}
+        return {"phase": "Running", "podIP": _address(pod), "conditions": [ready], "containerStatuses": [container]}
 
     def _finish(self, job: Manifest) -> None:
         fate = self.fate(job)
@@ -272,6 +275,19 @@ class FakeControllers:
         config = self.cluster.objects[Ref("ConfigMap", job["metadata"]["namespace"], name)]
         digest = config["metadata"]["annotations"][f"{names.GROUP}/digest"]
         return {"digest": digest, "models": digest, "vllm": "stand-in", **self.found}
+
+
+_FORGETS = timedelta(seconds=EXPIRES_SECONDS)
+
+
+def _all_well(pod: Pod, probe: Probe) -> ProbeStatus:
+    return ProbeStatus(requests=probe.requests, recall_percent=100)
+
+
+def _address(pod: Manifest) -> str:
+    """Another one for each pod, and the same as long as it is there."""
+    number = int(hashlib.sha256(uid_of(pod).encode()).hexdigest()[:6], 16)
+    return f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
 
 
 LOADED = (StartPhase(name="load", began_milliseconds=0, milliseconds=1),)
@@ -301,17 +317,16 @@ class FakePods:
         self.pushed: list[str] = []
         self.objectives: dict[str, Objectives] = {}
         """What each pod counts, by its UID."""
-        self.handovers: dict[str, Handover] = {}
-        """What each pod was told last to hand over, by its UID. It does not expire by itself: no time passes here."""
         self.latencies: dict[str, Mapping[float, float]] = {}
+        self._handed: dict[str, tuple[Handover, datetime]] = {}
+        self.probed: Callable[[Pod, Probe], ProbeStatus] = _all_well
+        """What each answers to a probe."""
 
     async def report(self, pod: Pod) -> Report | None:
         """What a server runs."""
         if pod.name in self.deaf:
             return None
-        if pod.uid not in self.content:
-            self.content[pod.uid] = self._mounted(pod)
-            self._digests[pod.uid] = self._annotation(self._config(pod, "pod"))
+        self.runs(pod)
         content = self.content[pod.uid]
         phase = "serving" if pod.ready else "startEngine"
         return Report(
@@ -325,8 +340,15 @@ class FakePods:
             audit=self.audit.get(pod.name),
             uploads=self.uploads.get(pod.name, self.uploads.get("")),
             objectives=self.objectives.get(pod.uid, Objectives(objectives=())),
-            handover=self._in_force(pod),
+            handover=self.handed(pod),
         )
+
+    def runs(self, pod: Pod) -> tuple[str, str]:
+        """Digests of both parts that a server runs; at first what is mounted."""
+        if pod.uid not in self.content:
+            self.content[pod.uid] = self._mounted(pod)
+            self._digests[pod.uid] = self._annotation(self._config(pod, "pod"))
+        return self._digests[pod.uid], codec.digest(self.content[pod.uid])
 
     async def progress(self, pod: Pod) -> Mapping[str, Any] | None:
         """How far an index Job is."""
@@ -355,15 +377,20 @@ class FakePods:
         return Taken()
 
     async def hand_over(self, pod: Pod, handover: Handover, audience: str) -> Answer:
-        """Have a server hand this over."""
+        """Have a server hand over so much, for 10 s."""
         if pod.name in self.deaf:
             return Unanswered("no answer")
-        self.handovers[pod.uid] = handover
+        self._handed[pod.uid] = (handover, self._cluster.now())
         return Taken()
 
-    def _in_force(self, pod: Pod) -> Handover | None:
-        told = self.handovers.get(pod.uid)
-        return None if told is None or told.is_over else told
+    async def probe(self, pod: Pod, probe: Probe, audience: str) -> ProbeStatus | None:
+        """Ask a server questions of ours."""
+        return None if pod.name in self.deaf else self.probed(pod, probe)
+
+    def handed(self, pod: Pod) -> Handover:
+        """What a server hands over now."""
+        handover, at = self._handed.get(pod.uid, (NOTHING, self._cluster.now()))
+        return handover if timedelta() <= self._cluster.now() - at < _FORGETS else NOTHING
 
     def _mounted(self, pod: Pod) -> ContentPart:
         data = self._config(pod, "content")["data"]["content.json"]

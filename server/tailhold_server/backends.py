@@ -239,6 +239,7 @@ class Opening:
             manifest.build,
             kind=manifest.kind,
             recall=manifest.recall,
+            vectors=snapshot.vectors,
         )
 
     def _check(self, digest: str, manifest: Manifest) -> None:

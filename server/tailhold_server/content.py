@@ -39,6 +39,8 @@ class Index:
     """How it is searched."""
     recall: float = 1.0
     """At ten, as measured when it was built."""
+    vectors: NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
+    """As they stand in the snapshot's file; None where it does not stay open."""
 
     def allowed(self, closed: frozenset[str]) -> NDArray[np.bool_] | None:
         """For each chunk, whether it stands in a corpus source beside these; None where all do. Slow the first time."""

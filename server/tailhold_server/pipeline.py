@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from typing import TypeVar
 
 from tailhold_api.serving import ContextOrder, Overflow, Prompt, Retrieval
 from tailhold_server.admission import Gate
@@ -23,6 +24,7 @@ from tailhold_server.stages import Marks, milliseconds
 from tailhold_server.template import Skeleton, Turn
 
 Clock = Callable[[], float]
+Other = TypeVar("Other")
 
 _LONG_CHARACTERS = 16_000
 """Longer text is tokenised off the event loop, which streams meanwhile."""
@@ -126,6 +128,10 @@ class Pipeline:
     def held(self) -> int:
         """Questions that are being answered or wait."""
         return self._gate.held
+
+    async def when_idle(self, work: Callable[[], Other]) -> Other:
+        """The result of short work, done by the thread that owns the searchers when no question waits."""
+        return await self._retrieval.when_idle(work)
 
     async def answer(
         self, question: Question, request_id: str, tenant: str = "", marks: Marks | None = None

@@ -12,8 +12,9 @@ from tailhold_api.audit import Recording
 from tailhold_api.codec import digest
 from tailhold_api.handover import Handover
 from tailhold_api.parts import PodPart, revision_name
+from tailhold_api.rollout import Probe
 from tailhold_api.stand_in import is_stand_in
-from tailhold_api.status import Progress
+from tailhold_api.status import ProbeStatus, Progress
 from tailhold_server.access.caller import Caller
 from tailhold_server.access.limits import Limiter, Ticket
 from tailhold_server.access.metering import Meter as ClientMeter
@@ -38,6 +39,7 @@ from tailhold_server.health import (
 from tailhold_server.objectives import Counted
 from tailhold_server.observed import ObservedEngine
 from tailhold_server.pipeline import Answering, Pipeline
+from tailhold_server.probe import probe
 from tailhold_server.question import Question
 from tailhold_server.stages import Marks
 from tailhold_server.startup import Timeline
@@ -236,6 +238,10 @@ class Service:
         self.handovers.put(handover)
         if not handover.is_over:
             self.objectives.know(handover.revision)
+
+    async def probe(self, asked: Probe) -> ProbeStatus:
+        """Ask ourselves. Raises ServeError before the start is over."""
+        return await probe(self._check_serving(), asked)
 
     def put_content(self, content: Content) -> None:
         """New questions are answered with this content."""

@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailhold_api.conditions import Reason
-from tailhold_api.spec import Rollout, RolloutStrategy
+from tailhold_api.rollout import Rollout, RolloutStrategy
 from tailhold_api.status import RevisionStatus
 from tailhold_operator.conditions import stamp
 from tailhold_operator.findings import stuck, waiting
 from tailhold_operator.history import History
-from tailhold_operator.rollout import DRAIN_STEP, PATIENCE, SETTLE, Side, Step, View, advance
+from tailhold_operator.rollout.advance import advance
+from tailhold_operator.rollout.view import DRAIN_STEP, PATIENCE, SETTLE, Side, Step, View
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OLD, NEW = "a" * 64, "b" * 64

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from traffic import Traffic
+
 from tailhold_api import names
 from tailhold_operator.errors import ClusterError
 from tailhold_operator.kinds import Manifest, Ref
@@ -58,6 +60,7 @@ class Stage:
     clock: FakeClock = field(default_factory=FakeClock)
     setup: Setup = SETUP
     sampler: Sampler = field(default_factory=Sampler)
+    traffic: Traffic = field(default_factory=Traffic)
 
     def __post_init__(self) -> None:
         self.cluster = FakeCluster(self.clock)
@@ -73,6 +76,7 @@ class Stage:
             public_key=lambda: '{"kty":"OKP"}',
             now=self.clock,
             sampler=self.sampler,
+            watch=self.traffic,
             log=lambda *_: None,
         )
 
@@ -95,6 +99,18 @@ class Stage:
             if wait in (None, LOOK) and len(self.cluster.writes) == before:
                 return
         raise AssertionError(f"never quiet; the last writes: {self.cluster.writes[-8:]}")
+
+    def serve(self, seconds: float, key: Ref = KEY) -> None:
+        """For some time with requests, looked at as often as the operator wants to."""
+        until = self.clock.now + timedelta(seconds=seconds)
+        while self.clock.now < until:
+            wait = None
+            with contextlib.suppress(ClusterError, Killed):
+                wait = self.step(key)
+            self.controllers.run()
+            gap = min(5.0, wait.total_seconds() if wait else 5.0)
+            self.traffic.flow(self, gap)
+            self.clock.pass_by(seconds=gap)
 
     def run(self, seconds: float, key: Ref = KEY) -> None:
         """For some time, whatever happens."""
@@ -125,6 +141,11 @@ class Stage:
 
     def served(self) -> str:
         return str(self.child("Service")["spec"]["selector"][names.LABEL_POD_PART])
+
+    def front(self) -> str:
+        """The pod part that the Service sends to; empty before there is one."""
+        service = self.cluster.objects.get(Ref("Service", NAMESPACE, names.child_name(NAME)))
+        return str(service["spec"]["selector"][names.LABEL_POD_PART]) if service else ""
 
     def children(self) -> dict[Ref, Manifest]:
         """Everything but the pipeline, its pods and Events, without what differs from run to run."""

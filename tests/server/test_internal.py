@@ -2,14 +2,13 @@
 
 import asyncio
 import base64
-import json
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from joserfc import jwt
 from joserfc.jwk import OKPKey
+from operator_key import AUDIENCE, allowing, token, written_key
 from rag_server import DOCUMENTS, OTHER_SNAPSHOT, SNAPSHOT, Running, content_part, running
 
 from tailhold_api import names
@@ -21,23 +20,12 @@ from tailhold_server.errors import ContentRefusedError
 from tailhold_server.settings import ServerSettings
 from tailhold_server.testing import StandInDocument, StandInEncoder, StandInEngine, stand_in_index
 
-AUDIENCE = "team/docs"
-KEY = OKPKey.generate_key("Ed25519")
 NEWS = stand_in_index([StandInDocument("News", "The office closes at 20:00.")], OTHER_SNAPSHOT)
 
 
 @pytest.fixture
 def key_file(tmp_path: Path) -> Path:
-    path = tmp_path / "operator.pub.json"
-    path.write_text(json.dumps(KEY.as_dict(private=False)))
-    return path
-
-
-def token(key: OKPKey = KEY, **claims: Any) -> str:
-    """As the operator signs them."""
-    said = {"aud": AUDIENCE, "exp": int(time.time()) + 60} | claims
-    signed = {name: value for name, value in said.items() if value is not None}
-    return "Bearer " + jwt.encode({"alg": "Ed25519"}, signed, key, algorithms=["Ed25519"])
+    return written_key(tmp_path)
 
 
 def test_a_token_of_the_operators_for_this_pipeline_is_allowed(key_file: Path) -> None:
@@ -93,11 +81,6 @@ async def put(server: Running, part: Any, authorization: str | None = None) -> A
     """As the operator hands content over."""
     headers = {"authorization": token() if authorization is None else authorization}
     return await server.internal.put("/internal/content", content=dump(part), headers=headers)
-
-
-def allowing(key_file: Path) -> ServerSettings:
-    """A server of this pipeline."""
-    return ServerSettings(public_key=key_file, pipeline=AUDIENCE)
 
 
 async def test_new_content_serves_new_questions_and_running_ones_end_on_theirs(key_file: Path) -> None:

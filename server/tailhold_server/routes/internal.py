@@ -12,6 +12,7 @@ from tailhold_api.codec import load
 from tailhold_api.conditions import Reason
 from tailhold_api.handover import Handover
 from tailhold_api.parts import ContentPart
+from tailhold_api.rollout import Probe
 from tailhold_api.slo import Objectives
 from tailhold_server.authority import Authority, NotAllowedError
 from tailhold_server.errors import ContentRefusedError, invalid
@@ -23,6 +24,7 @@ _LOOK_SECONDS = 2.0
 """Who asks what is in force waits no longer for the uploads: the operator gives up soon after."""
 OBJECTIVES_PATH = "/internal/objectives"
 HANDOVER_PATH = "/internal/handover"
+PROBE_PATH = "/internal/probe"
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -85,6 +87,17 @@ def internal_router(service: Service, authority: Authority) -> APIRouter:
             return denied
         service.hand_over(_read(Handover, await request.body()))
         return JSONResponse({"handover": service.handovers.body()})
+
+    @router.post(PROBE_PATH)
+    async def probe(request: Request) -> Response:
+        """Ask ourselves, and tell what came of it. One probe at a time; new content waits for it."""
+        denied = _denied(authority, request.headers.get("authorization", ""))
+        if denied is not None:
+            return denied
+        asked = _read(Probe, await request.body())
+        async with one_at_a_time:
+            found = await service.probe(asked)
+        return JSONResponse(found.model_dump(mode="json", by_alias=True))
 
     return router
 
