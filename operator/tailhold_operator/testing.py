@@ -319,7 +319,7 @@ class FakePods:
         """What each pod counts, by its UID."""
         self.latencies: dict[str, Mapping[float, float]] = {}
         self._handed: dict[str, tuple[Handover, datetime]] = {}
-        self.probed: Callable[[Pod, Probe], ProbeStatus] = _all_well
+        self.probed: Callable[[Pod, Probe], ProbeStatus | None] = _all_well
         """What each answers to a probe."""
 
     async def report(self, pod: Pod) -> Report | None:

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+from traffic import OBJECTIVE
 from worlds import NAME, NAMESPACE, Stage, spec
 
 from tailhold_api import names
+from tailhold_api.status import ProbeStatus
 from tailhold_operator.errors import RefusedError
 from tailhold_operator.kinds import Manifest, Ref
 from tailhold_operator.testing import Fate
@@ -156,6 +158,69 @@ def after(stage: Stage, seconds: float = 30, **changes: Any) -> Stage:
     return stage
 
 
+def judged(**changes: Any) -> Stage:
+    """A pipeline that promises something, serves requests, and gets an edit."""
+    stage = Stage()
+    stage.put(promised())
+    stage.settle()
+    stage.traffic.rate = 40
+    stage.serve(60)
+    stage.put(promised(**(OTHER | changes)))
+    stage.serve(9)
+    return stage
+
+
+def promised(**changes: Any) -> dict[str, Any]:
+    return spec(**({"slo": {"objectives": [OBJECTIVE]}} | changes))
+
+
+def asked(*, answers: bool) -> Stage:
+    stage = serving()
+    stage.pods.probed = lambda pod, probe: ProbeStatus(requests=20, failed=20, message="broken") if answers else None
+    stage.put(promised(**OTHER))
+    stage.serve(20)
+    return stage
+
+
+def broke(**changes: Any) -> Stage:
+    stage = judged(**changes)
+    good = str(stage.status()["stable"]["name"])
+    stage.traffic.bad = lambda revision: 0.01 if revision == good else 0.5
+    stage.serve(300)
+    return stage
+
+
+def undecided(on_unknown: str) -> Stage:
+    rules = {"steps": [{"weightPercent": 50, "maxSeconds": 60}], "onUnknown": on_unknown}
+    stage = serving()
+    stage.put(promised(**OTHER, rollout=rules))
+    stage.serve(120)
+    return stage
+
+
+def proving() -> Stage:
+    stage = serving()
+    stage.put(promised(**OTHER, rollout={"strategy": "DrainFirst"}))
+    stage.serve(60)
+    return stage
+
+
+def stopped() -> Stage:
+    stage = judged()
+    name = str(stage.status()["candidate"]["name"])
+    stage.put(promised(**OTHER), annotations={names.ANNOTATION_ABORT: name})
+    stage.serve(20)
+    return stage
+
+
+def no_way_back() -> Stage:
+    stage = serving()
+    stage.cluster.drop(Ref("ConfigMap", NAMESPACE, names.child_name(NAME, "pod", stage.served())))
+    stage.put(promised(**OTHER))
+    stage.serve(20)
+    return stage
+
+
 WRONG = {"retrieval": {"topK": 1000}}
 DRIVEN: dict[str, Callable[[], Stage]] = {
     "models and image are inspected": lambda: inspected(Stage()),
@@ -193,6 +258,16 @@ DRIVEN: dict[str, Callable[[], Stage]] = {
     "an edit: content was refused, the old one serves": lambda: content(refuses=True),
     "an edit: pods are not admitted, the old ones serve": refused_pods,
     "an edit: an object is refused, the old pods serve": refused_apply,
+    "judged: the candidate is asked questions": lambda: asked(answers=False),
+    "judged: the candidate does not answer them": lambda: asked(answers=True),
+    "judged: the candidate has a share of the traffic": judged,
+    "judged: there was no verdict in time, and it waits on": lambda: undecided("Hold"),
+    "judged: there was no verdict in time, and it is taken back": lambda: undecided("Rollback"),
+    "judged: the candidate broke an objective": broke,
+    "judged: new content broke an objective": lambda: broke(engine={}, retrieval={"topK": 7}),
+    "judged: the candidate serves alone until it is proved": proving,
+    "judged: somebody took the candidate back": stopped,
+    "judged: it could not be taken back, so it is not started": no_way_back,
     "an edit that is not understood, the old one serves": lambda: after(serving(), **WRONG),
     "not understood, and nothing serves": lambda: first(**WRONG),
     "paused, and an edit waits": lambda: after(serving(), paused=True, **OTHER),

@@ -22,15 +22,20 @@ from tailhold_api.status import (
     Condition,
     Ended,
     FieldChange,
+    ProbeStatus,
     Progress,
     RevisionStatus,
+    RolloutStatus,
+    SideStatus,
     SnapshotStatus,
     StartPhase,
     Status,
+    VerdictStatus,
 )
 from tailhold_operator import revisions
 from tailhold_operator.conditions import fitting, set_conditions, stamp
 from tailhold_operator.findings import Finding
+from tailhold_operator.judge.verdict import Why
 from tailhold_operator.render.identity import identity_of
 from tailhold_operator.sides import selector_text
 from tailhold_operator.summarise import status_body
@@ -94,6 +99,28 @@ def largest(message: str) -> Status:
         stable=revision,
         candidate=revision,
         weight_percent=100,
+        rollout=RolloutStatus(
+            revision=revision.name,
+            stable=revision.name,
+            strategy="DrainFirst",
+            strategy_why="w" * 500,
+            phase="Promoting",
+            step=8,
+            steps=8,
+            wanted_percent=99,
+            since=stamp(NOW),
+            probe=ProbeStatus(requests=1000, failed=1000, recall_percent=99.9, message=message[:300]),
+            verdict=VerdictStatus(
+                answer="Undecided",
+                why=max(Why, key=len),
+                objective="TimeToFirstToken-600000ms",
+                candidate=SideStatus(requests=MANY, bad=MANY, bad_percent=99.9),
+                stable=SideStatus(requests=MANY, bad=MANY, bad_percent=99.9),
+                needed=MANY,
+                earliest=stamp(NOW),
+                at=stamp(NOW),
+            ),
+        ),
         p99_milliseconds=MANY,
         replicas=MANY,
         ready_replicas=MANY,
