@@ -76,6 +76,7 @@ class Controller:
     def start(self) -> None:
         """Begin all loops."""
         loops = [self._elect(), self._resync(), *(self._work() for _ in range(self._workers))]
+        loops.append(self._world.watch.run(lambda: self._leading and self._lease.may_write))
         self._tasks = [asyncio.create_task(loop) for loop in loops]
 
     async def stop(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from tailhold_api import names
 from tailhold_api.slo import Objectives
 from tailhold_api.status import CapacityStatus, Progress, StartPhase
+from tailhold_operator.judge.watched import Watched
 from tailhold_operator.kinds import Manifest, Ref, label_of, uid_of
 
 _IMAGE_TROUBLE = (
@@ -54,6 +55,8 @@ class Pod:
     created: str
     phase: str
     ready: bool
+    ready_since: str
+    """When `ready` last changed, RFC 3339; empty where it is not said."""
     stops: str
     """When it is to have stopped at the latest, RFC 3339; empty for one that stays."""
     restarts: int
@@ -174,6 +177,8 @@ class Seen:
     capacity: CapacityStatus | None = None
     sampled: bool = False
     """Whether this is one of the seldom looks at what changes all the time."""
+    watched: Watched = field(default_factory=Watched)
+    """What its revisions were seen to do with the requests that they got."""
 
     def of_kind(self, kind: str) -> tuple[Manifest, ...]:
         """The children of a kind."""
@@ -223,6 +228,7 @@ def read_pod(manifest: Manifest) -> Pod:
         created=metadata.get("creationTimestamp", ""),
         phase=status.get("phase", ""),
         ready=_condition(status, "Ready").get("status") == "True",
+        ready_since=str(_condition(status, "Ready").get("lastTransitionTime") or ""),
         stops=metadata.get("deletionTimestamp", ""),
         restarts=int(first.get("restartCount", 0)),
         waiting=waiting.get("reason", ""),

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from tailhold_api import names
 from tailhold_api.conditions import ConditionType, Reason
+from tailhold_api.slo import Slo
 from tailhold_api.status import Status
 from tailhold_operator.announce import happenings, render_event
 from tailhold_operator.carrying import carried
@@ -27,6 +28,8 @@ from tailhold_operator.render.identity import identity_of
 from tailhold_operator.render.setup import Setup
 from tailhold_operator.sampling import Sampler
 from tailhold_operator.summarise import status_body, summarise
+from tailhold_operator.watch.rounds import Watch
+from tailhold_operator.watch.target import target_of
 
 Log = Callable[[str, Ref, str], None]
 """Takes what was done, to which object, and why."""
@@ -44,6 +47,7 @@ class World:
     public_key: Callable[[], str]
     now: Callable[[], datetime]
     sampler: Sampler
+    watch: Watch
     log: Log
 
 
@@ -52,10 +56,12 @@ async def reconcile(world: World, key: Ref, *, sample: bool = False) -> timedelt
     seen = await look(world.cluster, world.pods, key)
     if seen is None:
         world.sampler.forget(key)
+        world.watch.forget(key)
         return None
     seen = await _sampled(world, key, seen, sample)
     around = Around(identity_of(seen.pipeline), world.setup, world.public_key())
     decision = decide(seen, around, world.now())
+    world.watch.saw(key, target_of(seen, decision.asked.spec.slo if decision.asked else Slo()))
     blocked = await _blocked(world, seen, decision.writes)
     if blocked:
         return await _say(world, seen, _held(decision, blocked))
@@ -72,7 +78,8 @@ async def _sampled(world: World, key: Ref, seen: Seen, sample: bool) -> Seen:
     """Latency is looked at seldom: a number that changes at each look would be written at each look."""
     before = read_status(seen.pipeline)
     p99 = await world.sampler.p99(key, seen, world.pods) if sample else before.p99_milliseconds
-    return replace(seen, p99_milliseconds=p99, capacity=carried(seen, before.capacity, sample=sample), sampled=sample)
+    capacity = carried(seen, before.capacity, sample=sample)
+    return replace(seen, p99_milliseconds=p99, capacity=capacity, sampled=sample, watched=world.watch.watched(key))
 
 
 async def _blocked(world: World, seen: Seen, writes: Sequence[Write]) -> Finding | None:

@@ -299,6 +299,8 @@ class FakePods:
         self.objectives: dict[str, Objectives] = {}
         """What each pod counts, by its UID."""
         self.latencies: dict[str, Mapping[float, float]] = {}
+        self.pages: dict[str, str] = {}
+        """What each pod says at `/metrics`, by its name; nothing where none is given."""
 
     async def report(self, pod: Pod) -> Report | None:
         """What a server runs."""
@@ -329,6 +331,10 @@ class FakePods:
     async def buckets(self, pod: Pod) -> Mapping[float, float]:
         """How long whole answers took."""
         return self.latencies.get(pod.name, {})
+
+    async def metrics(self, pod: Pod) -> str | Unanswered:
+        """What a server counts."""
+        return Unanswered("no answer") if pod.name in self.deaf else self.pages.get(pod.name, "")
 
     async def push(self, pod: Pod, content: ContentPart, audience: str) -> Answer:
         """Hand a server its content."""

@@ -17,6 +17,8 @@ from tailhold_operator.render.setup import Setup
 from tailhold_operator.sampling import Sampler
 from tailhold_operator.staging import LOOK
 from tailhold_operator.testing import FakeClock, FakeCluster, FakeControllers, FakePods, Killed
+from tailhold_operator.watch.rounds import Watch
+from tailhold_operator.watch.sources import PodSource
 
 SETUP = Setup(image="registry.example/tailhold/server:1")
 NAMESPACE, NAME = "team", "handbook"
@@ -63,6 +65,7 @@ class Stage:
         self.cluster = FakeCluster(self.clock)
         self.controllers = FakeControllers(self.cluster)
         self.pods = FakePods(self.cluster)
+        self.watch = Watch(PodSource(self.pods), self.clock, lambda: self.clock.now.timestamp())
 
     @property
     def world(self) -> World:
@@ -73,6 +76,7 @@ class Stage:
             public_key=lambda: '{"kty":"OKP"}',
             now=self.clock,
             sampler=self.sampler,
+            watch=self.watch,
             log=lambda *_: None,
         )
 
