@@ -71,6 +71,7 @@ class Controller:
         self._keys: dict[str, Ref] = {}
         self._leading = False
         self.queue = WorkQueue(clock)
+        world.watch.wake = self.queue.add
         self.pulse = Pulse(clock, resynced=clock(), attempted=clock())
 
     def start(self) -> None:

@@ -17,9 +17,10 @@ from tailhold_operator.history import Failure, History
 from tailhold_operator.indexing import Building, assess, pinned
 from tailhold_operator.inspecting import Inspecting, judged, proven
 from tailhold_operator.inspecting import assess as assess_inspection
+from tailhold_operator.keeping import Kept, kept, said_of
 from tailhold_operator.objectives import Telling, tellings
 from tailhold_operator.observe import Pod, Seen, inspections_of, jobs_of, pods_of
-from tailhold_operator.parsing import read_history, read_spec, rebuild_mark
+from tailhold_operator.parsing import read_history, read_spec, read_status, rebuild_mark
 from tailhold_operator.plan import Apply, Delete, Merge, plan
 from tailhold_operator.render.config import ANNOTATION_DIGEST
 from tailhold_operator.render.front import served_part
@@ -57,6 +58,7 @@ class Decision:
     serving: str | None = None
     wait: timedelta | None = None
     tellings: tuple[Telling, ...] = ()
+    promises: Kept | None = None
 
 
 def decide(seen: Seen, around: Around, now: datetime) -> Decision:
@@ -122,9 +124,22 @@ def _decide(seen: Seen, staged: Staged, around: Around, now: datetime) -> Decisi
     )
     told = tellings(pods, seen.reports, Objectives(objectives=asked.spec.slo.objectives))
     wait = _wait(step, staged, building, inspecting, (*pushes, *told))
-    findings = assess_all(case)
+    promises = kept(said_of(read_status(seen.pipeline)), asked.spec.slo, seen.watched, now, sampled=seen.sampled)
+    findings = {**assess_all(case), **({ConditionType.SLO_MET: promises.finding} if promises else {})}
     return Decision(
-        writes, pushes, step.history, findings, building, inspecting, target, asked, sides, serving, wait, told
+        writes,
+        pushes,
+        step.history,
+        findings,
+        building,
+        inspecting,
+        target,
+        asked,
+        sides,
+        serving,
+        wait,
+        told,
+        promises,
     )
 
 

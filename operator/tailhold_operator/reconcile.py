@@ -61,7 +61,8 @@ async def reconcile(world: World, key: Ref, *, sample: bool = False) -> timedelt
     seen = await _sampled(world, key, seen, sample)
     around = Around(identity_of(seen.pipeline), world.setup, world.public_key())
     decision = decide(seen, around, world.now())
-    world.watch.saw(key, target_of(seen, decision.asked.spec.slo if decision.asked else Slo()))
+    slo = decision.asked.spec.slo if decision.asked else Slo()
+    world.watch.saw(key, target_of(seen, slo, decision.promises))
     blocked = await _blocked(world, seen, decision.writes)
     if blocked:
         return await _say(world, seen, _held(decision, blocked))

@@ -100,15 +100,13 @@ class Memory:
         began after it.
         """
         looks = tuple(_not_after(look, now.at - timedelta(seconds=now.ticks - ticks)) for ticks, look in self._looks)
-        return Watched(looks, self._read_at(now), self.trouble)
+        read_at = now.at - timedelta(seconds=max(0.0, self.unread_seconds(now.ticks)))
+        return Watched(looks, read_at if self._needed else None, self.trouble)
 
-    def _read_at(self, now: Moment) -> datetime | None:
-        """When the pod was read that was read longest ago, of those that a Service would send questions to; one that
-        has just become ready is given the time to be."""
-        if not self._needed:
-            return None
-        last = min(self._pods[uid].told_at for uid in self._needed)
-        return now.at - timedelta(seconds=max(0.0, now.ticks - last))
+    def unread_seconds(self, ticks: float) -> float:
+        """How long ago the pod was read that was read longest ago, of those that a Service would send questions to;
+        one that has just become ready is given the time to be."""
+        return max((ticks - self._pods[uid].told_at for uid in self._needed), default=0.0)
 
     def _met(self, pod: Pod, moment: Moment) -> _Known:
         known = self._pods.get(pod.uid)
