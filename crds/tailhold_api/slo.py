@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from tailhold_api.fields import Model, Rule, policy
+from tailhold_api.scraping import MetricsSource
 
 
 class ObjectiveMetric(StrEnum):
@@ -84,6 +85,8 @@ class Slo(Model):
 
     objectives: tuple[Objective, ...] = policy((), max_length=8)
     """All have to be kept. A change reaches the running pods within a minute and restarts nothing."""
+    source: MetricsSource | None = None
+    """Where the operator reads what the pods counted: the pods themselves where it is not given."""
 
 
 class Objectives(Model):

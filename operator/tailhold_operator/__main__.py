@@ -28,6 +28,7 @@ from tailhold_operator.reconcile import World
 from tailhold_operator.sampling import Sampler
 from tailhold_operator.settings import OperatorSettings
 from tailhold_operator.tokens import Signer, read_signer
+from tailhold_operator.watch.prometheus import EitherSource, PrometheusSource
 from tailhold_operator.watch.rounds import Watch
 from tailhold_operator.watch.sources import PodSource
 
@@ -84,6 +85,7 @@ def build(
         lease.check()
         return keys["ours"].token(audience)
 
+    told = PrometheusSource(plain, time.monotonic)
     world = World(
         cluster=cluster,
         pods=HttpPods(http, token),
@@ -91,7 +93,7 @@ def build(
         public_key=lambda: keys["ours"].public_key,
         now=_now,
         sampler=Sampler(),
-        watch=Watch(PodSource(HttpPods(watching, token)), _now, time.monotonic),
+        watch=Watch(EitherSource(PodSource(HttpPods(watching, token)), told), _now, time.monotonic),
         log=lambda did, ref, why: _log.info(did, extra={"object": str(ref), "why": why}),
     )
     return Controller(

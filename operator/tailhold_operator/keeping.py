@@ -96,6 +96,8 @@ def kept(before: Kept | None, slo: Slo, watched: Watched, now: datetime, *, samp
 def _is_news(before: Kept, found: Kept, sampled: bool) -> bool:
     if before.answer != found.answer or _promises(before.status) != _promises(found.status):
         return True
+    if before.status.source != found.status.source:
+        return True
     return sampled and before.status.objectives != found.status.objectives
 
 
@@ -151,7 +153,9 @@ def _percent(share: float) -> float:
 
 
 def _status(measured: Sequence[_Measured], broken: Sequence[_Measured], slo: Slo, watched: Watched) -> SloStatus:
+    asks = slo.source is not None and slo.source.prometheus is not None
     return SloStatus(
+        source="Prometheus" if asks else "Pods",
         read_at=stamp(watched.read_at) if watched.read_at else "",
         objectives=tuple(_objective(each, each in broken) for each in measured),
     )

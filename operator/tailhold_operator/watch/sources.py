@@ -63,7 +63,10 @@ class PodSource:
 
 
 def _words(silent: list[tuple[Pod, Unanswered]]) -> str:
-    """The first few pods by name."""
-    told = [f"pod {pod.name}: {each.words}" for pod, each in silent[:_NAMED]]
-    more = f"; and {len(silent) - _NAMED} more" if len(silent) > _NAMED else ""
-    return "; ".join(told) + more
+    return named([f"pod {pod.name}: {each.words}" for pod, each in silent], "; ")
+
+
+def named(told: list[str], between: str = ", ") -> str:
+    """The first few, and how many more there are."""
+    more = f"{between}and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
+    return between.join(told[:_NAMED]) + more
