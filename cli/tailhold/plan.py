@@ -17,8 +17,8 @@ from tailhold_api.inspection import Inspection, models_digest
 from tailhold_api.memory import MemorySum, memory_sums
 from tailhold_api.memory import rendered as memory_lines
 from tailhold_api.parts import SHORT
-from tailhold_api.room import Node
 from tailhold_api.rollout import RolloutStrategy
+from tailhold_api.room import Node
 from tailhold_api.spec import Spec
 from tailhold_api.stand_in import is_stand_in
 from tailhold_api.status import Status

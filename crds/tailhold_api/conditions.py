@@ -21,6 +21,9 @@ class ConditionType(StrEnum):
     ENGINE_MATCHES_SPEC = "EngineMatchesSpec"
     """vLLM runs with what `spec.engine` asks for, by its own word. Said once a pod of the newest revision is ready; no
     part of `Ready`."""
+    SLO_MET = "SLOMet"
+    """What `slo.objectives` promise was kept over the last hour. Said only where something is promised; no part of
+    `Ready`."""
     RECONCILING = "Reconciling"
     """Present and True while the operator works towards the newest spec (kstatus)."""
     STALLED = "Stalled"
@@ -133,3 +136,13 @@ class Reason(StrEnum):
     APPLY_REFUSED = "ApplyRefused"
     """The API server refused an object that the pipeline needs; the message has its words. Correct the quota, policy
     or right that they name; it is tried again by itself."""
+    OBJECTIVES_MET = "ObjectivesMet"
+    """No objective is shown to be broken, and there were enough requests to see it. Nothing to do."""
+    OBJECTIVE_BROKEN = "ObjectiveBroken"
+    """Over the last hour more requests broke an objective than are allowed, and it goes on; the message has the
+    numbers. Compare `status.capacity` with the load, look for a slow node or pod, and at what was changed last."""
+    TOO_FEW_REQUESTS = "TooFewRequests"
+    """The last hour had too few requests to speak of objectives: they are neither kept nor broken. Nothing to do."""
+    METRICS_UNAVAILABLE = "MetricsUnavailable"
+    """The pods' counters cannot be read, which is neither good nor bad; the message says which and why. Let the
+    operator reach port 8001 of the pods, or mend what `slo.source` names."""

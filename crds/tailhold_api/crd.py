@@ -26,6 +26,7 @@ COLUMNS: tuple[dict[str, Any], ...] = (
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
     {"name": "Chunks", "type": "integer", "jsonPath": ".status.snapshot.chunks", "priority": 1},
     {"name": "Step", "type": "string", "jsonPath": ".status.progress.step", "priority": 1},
+    {"name": "SLO", "type": "string", "jsonPath": '.status.conditions[?(@.type=="SLOMet")].status', "priority": 1},
     {"name": "URL", "type": "string", "jsonPath": ".status.url", "priority": 1},
 )
 """What `kubectl get ragp` shows; priority 1 with `-o wide`."""

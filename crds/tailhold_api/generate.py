@@ -115,7 +115,7 @@ def _situation(text: str, row: Row) -> Iterator[str]:
 
 def _said(said: Said) -> str:
     reason = "" if said == Said(True, Reason.RECONCILED) else f" {said.reason}"
-    return f"{'True' if said.holds else 'False'}{reason}"
+    return f"{'Unknown' if said.holds is None else said.holds}{reason}"
 
 
 def _table_row(cells: Iterable[str]) -> str:

@@ -17,7 +17,8 @@ class Kstatus(StrEnum):
 class Said(NamedTuple):
     """A condition's status and reason."""
 
-    holds: bool
+    holds: bool | None
+    """None where it is Unknown."""
     reason: Reason
 
 
@@ -34,6 +35,8 @@ class Row(NamedTuple):
     rolled_out: Reason | None
     engine_matches: Reason | None = None
     """Said only where it is given here."""
+    slo_met: Said | None = None
+    """Said only where it is given here: where something is promised."""
 
 
 COLUMNS = (
@@ -83,6 +86,18 @@ SITUATIONS: dict[str, Row] = {
     "it serves": Row(_NOW, None, None, None, None, None, None),
     "it serves, and the engine changed what it was asked": Row(
         _NOW, None, None, None, None, None, None, Reason.ENGINE_DIFFERS
+    ),
+    "it serves, and its objectives are kept": Row(
+        _NOW, None, None, None, None, None, None, slo_met=Said(True, Reason.OBJECTIVES_MET)
+    ),
+    "it serves, and breaks an objective": Row(
+        _NOW, None, None, None, None, None, None, slo_met=Said(False, Reason.OBJECTIVE_BROKEN)
+    ),
+    "it serves, and has too few requests to speak of objectives": Row(
+        _NOW, None, None, None, None, None, None, slo_met=Said(None, Reason.TOO_FEW_REQUESTS)
+    ),
+    "it serves, and its counters cannot be read": Row(
+        _NOW, None, None, None, None, None, None, slo_met=Said(None, Reason.METRICS_UNAVAILABLE)
     ),
     "it serves, and its pods begin to fail": Row(_NEVER, _LOOPS, None, _SEE, _LOOPS, _LOOPS, _LOOPS),
     "an edit: it is inspected, the old pods serve": Row(_SOON, _LOOKS, _LOOKS, _SEE, _LOOKS, None, _LOOKS),
@@ -134,6 +149,8 @@ def conditions(row: Row) -> dict[ConditionType, Said]:
         told[ConditionType.READY] = Said(True, Reason.NO_REPLICAS)
     if row.engine_matches:
         told[ConditionType.ENGINE_MATCHES_SPEC] = Said(False, row.engine_matches)
+    if row.slo_met:
+        told[ConditionType.SLO_MET] = row.slo_met
     if row.ready:
         stuck = row.kstatus is Kstatus.FAILED
         told[ConditionType.STALLED if stuck else ConditionType.RECONCILING] = Said(True, row.ready)

@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from tailhold_api.fields import Model, Rule, policy
+from tailhold_api.scraping import MetricsSource
 
 
 class ObjectiveMetric(StrEnum):
@@ -90,6 +91,8 @@ class Slo(Model):
     margin_percent: float | None = policy(None, ge=0.01, le=50)
     """By how much the candidate's share of bad requests may be above that of what serves, in percent of all requests.
     As much as the objective allows where it is not given."""
+    source: MetricsSource | None = None
+    """Where the operator reads what the pods counted: the pods themselves where it is not given."""
 
 
 class Objectives(Model):

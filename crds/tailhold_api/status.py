@@ -196,6 +196,45 @@ class CapacityStatus(Model):
     `prompt.maxAnswerTokens` are assumed."""
 
 
+class PeriodStatus(Model):
+    """Requests of a while."""
+
+    requests: int = Field(0, ge=0)
+    """Requests that count."""
+    bad: int = Field(0, ge=0)
+    """Of these, how many broke the objective."""
+    bad_percent: float = Field(0.0, ge=0, le=100)
+    """The same as a share."""
+
+
+class ObjectiveStatus(Model):
+    """One objective, over all pods and revisions that answered."""
+
+    name: str = Field(max_length=64)
+    """Metric and threshold, as in `tailhold_objective_seconds`."""
+    percent: float = Field(ge=0, le=100)
+    """What is promised."""
+    broken: bool = False
+    """Whether it is called broken."""
+    hour: PeriodStatus = PeriodStatus()
+    """The last hour."""
+    five_minutes: PeriodStatus = PeriodStatus()
+    """The last five minutes."""
+    budget_burned_percent: float = Field(0.0, ge=0)
+    """Bad requests of the hour in percent of those that were allowed among as many."""
+
+
+class SloStatus(Model):
+    """What is promised and what was done, written anew every few minutes and when `SLOMet` changes."""
+
+    source: str = Field("Pods", max_length=16)
+    """Where counters are read: `Pods` or `Prometheus`."""
+    read_at: str = Field("", max_length=64)
+    """When all pods had been read for these figures, RFC 3339 in UTC; empty where they never were."""
+    objectives: tuple[ObjectiveStatus, ...] = Field((), max_length=8)
+    """In the order of the spec."""
+
+
 class AuditHead(Model):
     """How far a pod's chain of audit records went when it was looked at last: what ends before it was cut."""
 
@@ -247,6 +286,8 @@ class Status(Model):
     """The steps of the newest pod's start, by when each began."""
     capacity: CapacityStatus | None = None
     """What the pods that serve can carry, looked at every few minutes."""
+    slo: SloStatus | None = None
+    """How the objectives fare; `SLOMet` is the summary."""
     url: str = Field("", max_length=500)
     """Where questions are answered within the cluster."""
     audit: tuple[AuditHead, ...] = Field((), max_length=20)

@@ -28,9 +28,13 @@ from tailhold_operator.reconcile import World
 from tailhold_operator.sampling import Sampler
 from tailhold_operator.settings import OperatorSettings
 from tailhold_operator.tokens import Signer, read_signer
+from tailhold_operator.watch.prometheus import EitherSource, PrometheusSource
+from tailhold_operator.watch.rounds import Watch
+from tailhold_operator.watch.sources import PodSource
 
 _log = logging.getLogger("tailhold_operator")
 _RETRY_SECONDS = 2
+_MANY = httpx.Limits(max_connections=200, max_keepalive_connections=200)
 
 
 def main() -> None:
@@ -46,8 +50,12 @@ async def run(settings: OperatorSettings) -> None:
     """The operator in an event loop of one's own."""
     await _configure()
     trusted = ssl.create_default_context(cafile=settings.pod_authorities)
-    async with ApiClient() as client, httpx.AsyncClient(trust_env=False, verify=trusted) as http:
-        controller = build(settings, KubernetesCluster(client), http)
+    async with (
+        ApiClient() as client,
+        httpx.AsyncClient(trust_env=False, verify=trusted) as http,
+        httpx.AsyncClient(trust_env=False, verify=trusted, limits=_MANY) as watching,
+    ):
+        controller = build(settings, KubernetesCluster(client), http, watching)
         await _wait_for_crd(KubernetesCluster(client), settings)
         await kopf.operator(
             registry=build_registry(),
@@ -60,8 +68,10 @@ async def run(settings: OperatorSettings) -> None:
         )
 
 
-def build(settings: OperatorSettings, plain: KubernetesCluster, http: httpx.AsyncClient) -> Controller:
-    """Everything put together."""
+def build(
+    settings: OperatorSettings, plain: KubernetesCluster, http: httpx.AsyncClient, watching: httpx.AsyncClient
+) -> Controller:
+    """Everything put together. Pods are watched through a client of its own: no pass waits for a pod that hangs."""
     identity = f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
     ref = Ref("Lease", settings.release_namespace, settings.release_name)
     lease = Lease(plain, ref, identity, time.monotonic, _now)
@@ -75,6 +85,7 @@ def build(settings: OperatorSettings, plain: KubernetesCluster, http: httpx.Asyn
         lease.check()
         return keys["ours"].token(audience)
 
+    told = PrometheusSource(plain, time.monotonic)
     world = World(
         cluster=cluster,
         pods=HttpPods(http, token),
@@ -82,6 +93,7 @@ def build(settings: OperatorSettings, plain: KubernetesCluster, http: httpx.Asyn
         public_key=lambda: keys["ours"].public_key,
         now=_now,
         sampler=Sampler(),
+        watch=Watch(EitherSource(PodSource(HttpPods(watching, token)), told), _now, time.monotonic),
         log=lambda did, ref, why: _log.info(did, extra={"object": str(ref), "why": why}),
     )
     return Controller(

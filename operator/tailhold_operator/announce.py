@@ -31,6 +31,7 @@ def happenings(before: Status, after: Status) -> tuple[Happening, ...]:
         *_served(before, after),
         *_failed(before, after),
         *_lost(before, after),
+        *_promised(before, after),
     )
 
 
@@ -79,6 +80,17 @@ def _lost(before: Status, after: Status) -> Iterator[Happening]:
         yield Happening("Available", "questions are answered again", now.last_transition_time)
     if now.status == "False" and now.reason != Reason.NO_REPLICAS:
         yield Happening("Unavailable", f"{now.reason}: {now.message}", now.last_transition_time, warns=True)
+
+
+def _promised(before: Status, after: Status) -> Iterator[Happening]:
+    """That a promise is broken, and that it is kept again."""
+    now, then = _find(after, ConditionType.SLO_MET), _find(before, ConditionType.SLO_MET)
+    if now is None or (then and now.status == then.status):
+        return
+    if now.status == "False":
+        yield Happening("ObjectiveBroken", now.message, now.last_transition_time, warns=True)
+    if now.status == "True" and then and before.slo and any(each.broken for each in before.slo.objectives):
+        yield Happening("ObjectivesMet", now.message, now.last_transition_time)
 
 
 _WARNINGS = {

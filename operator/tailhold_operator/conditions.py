@@ -95,7 +95,7 @@ def _why(findings: Mapping[ConditionType, Finding]) -> Finding:
 def _condition(
     before: Condition | None, kind: ConditionType, finding: Finding, generation: int, now: datetime
 ) -> Condition:
-    status = "True" if finding.holds else "False"
+    status = finding.status
     since = before.last_transition_time if before and before.status == status else stamp(now)
     return Condition(
         type=kind.value,

@@ -71,11 +71,13 @@ class Controller:
         self._keys: dict[str, Ref] = {}
         self._leading = False
         self.queue = WorkQueue(clock)
+        world.watch.wake = self.queue.add
         self.pulse = Pulse(clock, resynced=clock(), attempted=clock())
 
     def start(self) -> None:
         """Begin all loops."""
         loops = [self._elect(), self._resync(), *(self._work() for _ in range(self._workers))]
+        loops.append(self._world.watch.run(lambda: self._leading and self._lease.may_write))
         self._tasks = [asyncio.create_task(loop) for loop in loops]
 
     async def stop(self) -> None:

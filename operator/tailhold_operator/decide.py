@@ -21,9 +21,10 @@ from tailhold_operator.indexing import Building, assess, pinned
 from tailhold_operator.inspecting import Inspecting, judged, proven
 from tailhold_operator.inspecting import assess as assess_inspection
 from tailhold_operator.judge.verdict import Verdict
+from tailhold_operator.keeping import Kept, kept, said_of
 from tailhold_operator.objectives import Telling, tellings
 from tailhold_operator.observe import NOTHING, Pod, Seen, inspections_of, jobs_of, pods_of
-from tailhold_operator.parsing import read_history, read_spec, rebuild_mark
+from tailhold_operator.parsing import read_history, read_spec, read_status, rebuild_mark
 from tailhold_operator.plan import Apply, Delete, Merge, plan
 from tailhold_operator.render.config import ANNOTATION_DIGEST
 from tailhold_operator.render.front import served_part
@@ -76,6 +77,7 @@ class Decision:
     probing: Probing | None = None
     verdict: Verdict | None = None
     """What is known of the candidate, where it is judged."""
+    promises: Kept | None = None
 
 
 def decide(seen: Seen, around: Around, now: datetime) -> Decision:
@@ -142,8 +144,9 @@ def _decide(seen: Seen, staged: Staged, around: Around, now: datetime) -> Decisi
     told = tellings(pods, seen.reports, Objectives(objectives=asked.spec.slo.objectives))
     probing = _probing(seen, pods, step, target, asked)
     wait = _wait(step, staged, building, inspecting, (*pushes, *told, probing))
-    findings = assess_all(case)
     handed = handings(pods, step.serving, seen.reports, _handover(seen, pods, asked, target, step.weight))
+    promises = kept(said_of(read_status(seen.pipeline)), asked.spec.slo, seen.watched, now, sampled=seen.sampled)
+    findings = {**assess_all(case), **({ConditionType.SLO_MET: promises.finding} if promises else {})}
     return Decision(
         writes,
         pushes,
@@ -160,6 +163,7 @@ def _decide(seen: Seen, staged: Staged, around: Around, now: datetime) -> Decisi
         handed,
         probing,
         step.verdict,
+        promises,
     )
 
 

@@ -15,6 +15,15 @@ class Finding:
     message: str = ""
     stalled: bool = False
     """Waiting will not help: somebody has to change something."""
+    unknown: bool = False
+    """Neither yes nor no."""
+
+    @property
+    def status(self) -> str:
+        """As a condition says it."""
+        if self.unknown:
+            return "Unknown"
+        return "True" if self.holds else "False"
 
 
 _NO_CLAIM = re.compile('persistentvolumeclaim "[^"]*" not found')

@@ -58,6 +58,8 @@ class Pod:
     created: str
     phase: str
     ready: bool
+    ready_since: str
+    """When `ready` last changed, RFC 3339; empty where it is not said."""
     stops: str
     """When it is to have stopped at the latest, RFC 3339; empty for one that stays."""
     restarts: int
@@ -180,10 +182,10 @@ class Seen:
     """What Events warn of, by the UID of what does not get on."""
     p99_milliseconds: int | None = None
     capacity: CapacityStatus | None = None
-    watched: Watched = field(default_factory=Watched)
-    """What its revisions were seen to do."""
     sampled: bool = False
     """Whether this is one of the seldom looks at what changes all the time."""
+    watched: Watched = field(default_factory=Watched)
+    """What its revisions were seen to do with the requests that they got."""
 
     def of_kind(self, kind: str) -> tuple[Manifest, ...]:
         """The children of a kind."""
@@ -233,6 +235,7 @@ def read_pod(manifest: Manifest) -> Pod:
         created=metadata.get("creationTimestamp", ""),
         phase=status.get("phase", ""),
         ready=_condition(status, "Ready").get("status") == "True",
+        ready_since=str(_condition(status, "Ready").get("lastTransitionTime") or ""),
         stops=metadata.get("deletionTimestamp", ""),
         restarts=int(first.get("restartCount", 0)),
         waiting=waiting.get("reason", ""),

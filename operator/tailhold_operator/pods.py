@@ -1,5 +1,6 @@
 """What is asked of running pods, at their internal port."""
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -22,6 +23,9 @@ from tailhold_operator.progress import coarse, read_progress
 _ASK = httpx.Timeout(3, connect=1)
 _PUSH = httpx.Timeout(120, connect=2)
 """A new snapshot is loaded before the answer comes."""
+_METRICS_SECONDS = 3.0
+"""For a whole page, however it trickles."""
+_LONGEST_PAGE = 4 * 2**20
 _UPLOADS = re.compile("([0-9a-f]{64})?")
 _UNKNOWN = (401, 403, 404, 405)
 """Not the pod's opinion of the content: a key that it has not got yet, or another program."""
@@ -61,6 +65,9 @@ class Pods(Protocol):
     async def buckets(self, pod: Pod) -> Mapping[float, float]:
         """How long whole answers took since the pod started."""
 
+    async def metrics(self, pod: Pod) -> str | Unanswered:
+        """What a server counts of its objectives, and maybe more."""
+
     async def push(self, pod: Pod, content: ContentPart, audience: str) -> Answer:
         """Hand a server its content."""
 
@@ -97,6 +104,29 @@ class HttpPods:
             return read_buckets(answer.raise_for_status().text)
         except httpx.HTTPError:
             return {}
+
+    async def metrics(self, pod: Pod) -> str | Unanswered:
+        """What a server counts of its objectives, and maybe more."""
+        try:
+            async with asyncio.timeout(_METRICS_SECONDS):
+                return await self._page(pod, "/metrics")
+        except TimeoutError:
+            return Unanswered(f"no answer within {_METRICS_SECONDS:.0f} s")
+        except httpx.HTTPStatusError as error:
+            return Unanswered(f"status {error.response.status_code}")
+        except httpx.HTTPError as error:
+            return Unanswered(f"{type(error).__name__}: {error}")
+
+    async def _page(self, pod: Pod, path: str) -> str | Unanswered:
+        """A text of any length is not read."""
+        url, read = _address(pod, path), bytearray()
+        async with self._client.stream("GET", url, timeout=_ASK, extensions=_name(pod)) as answer:
+            answer.raise_for_status()
+            async for part in answer.aiter_bytes():
+                read += part
+                if len(read) > _LONGEST_PAGE:
+                    return Unanswered(f"{path} is longer than {_LONGEST_PAGE} bytes")
+        return read.decode(errors="replace")
 
     async def push(self, pod: Pod, content: ContentPart, audience: str) -> Answer:
         """Hand a server its content."""

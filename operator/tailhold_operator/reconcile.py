@@ -8,6 +8,7 @@ from typing import Protocol
 
 from tailhold_api import names
 from tailhold_api.conditions import ConditionType, Reason
+from tailhold_api.slo import Slo
 from tailhold_api.status import Status
 from tailhold_operator.announce import happenings, render_event
 from tailhold_operator.carrying import carried
@@ -30,6 +31,7 @@ from tailhold_operator.render.identity import identity_of
 from tailhold_operator.render.setup import Setup
 from tailhold_operator.sampling import Sampler
 from tailhold_operator.summarise import status_body, summarise
+from tailhold_operator.watch.target import Target, target_of
 
 Log = Callable[[str, Ref, str], None]
 """Takes what was done, to which object, and why."""
@@ -40,8 +42,20 @@ _LATER = timedelta(seconds=30)
 class Watch(Protocol):
     """What knows how the revisions do."""
 
+    wake: Callable[[Ref], None]
+    """Called where the promises fare otherwise than the last pass said."""
+
+    async def run(self, may_look: Callable[[], bool]) -> None:
+        """Look again and again."""
+
+    def saw(self, key: Ref, target: Target) -> None:
+        """What a pass found."""
+
     def watched(self, key: Ref) -> Watched:
         """What is known of a pipeline now."""
+
+    def forget(self, key: Ref) -> None:
+        """A pipeline that is gone."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +77,15 @@ async def reconcile(world: World, key: Ref, *, sample: bool = False) -> timedelt
     seen = await look(world.cluster, world.pods, key)
     if seen is None:
         world.sampler.forget(key)
+        world.watch.forget(key)
         return None
     seen = await _sampled(world, key, seen, sample)
     around = Around(identity_of(seen.pipeline), world.setup, world.public_key())
     decision = decide(seen, around, world.now())
     # First of all: what pods hand over must not wait for the API server, least of all that it is nothing any more.
     await _hand_over(world, around, decision)
+    slo = decision.asked.spec.slo if decision.asked else Slo()
+    world.watch.saw(key, target_of(seen, slo, decision.promises))
     blocked = await _blocked(world, seen, decision.writes)
     if blocked:
         return await _say(world, seen, _held(decision, blocked))

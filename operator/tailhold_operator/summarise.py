@@ -45,6 +45,7 @@ def summarise(seen: Seen, decision: Decision, now: datetime) -> Status:
         last_change=history.last_change,
         phases=newest_phases(seen, pods),
         capacity=seen.capacity,
+        slo=decision.promises.status if decision.promises else None,
         url=render_url(identity, _template(seen, identity, serving)),
         audit=audit_heads(before.audit, seen, stamp(now)),
         ended=history.ended,

@@ -321,6 +321,8 @@ class FakePods:
         self._handed: dict[str, tuple[Handover, datetime]] = {}
         self.probed: Callable[[Pod, Probe], ProbeStatus | None] = _all_well
         """What each answers to a probe."""
+        self.pages: dict[str, str] = {}
+        """What each pod says at `/metrics`, by its name; nothing where none is given."""
 
     async def report(self, pod: Pod) -> Report | None:
         """What a server runs."""
@@ -357,6 +359,10 @@ class FakePods:
     async def buckets(self, pod: Pod) -> Mapping[float, float]:
         """How long whole answers took."""
         return self.latencies.get(pod.name, {})
+
+    async def metrics(self, pod: Pod) -> str | Unanswered:
+        """What a server counts."""
+        return Unanswered("no answer") if pod.name in self.deaf else self.pages.get(pod.name, "")
 
     async def push(self, pod: Pod, content: ContentPart, audience: str) -> Answer:
         """Hand a server its content."""

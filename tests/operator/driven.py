@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from traffic import OBJECTIVE
-from worlds import NAME, NAMESPACE, Stage, spec
+from worlds import NAME, NAMESPACE, PROMISED, Stage, spec
 
 from tailhold_api import names
 from tailhold_api.status import ProbeStatus
@@ -222,6 +222,30 @@ def no_way_back() -> Stage:
 
 
 WRONG = {"retrieval": {"topK": 1000}}
+PROMISES = spec(**PROMISED)["slo"]
+
+
+def promising(good: int = 0, bad: int = 0) -> Stage:
+    """One that promises something and answers so many requests in each look of a quarter of an hour."""
+    stage = Stage()
+    stage.put(spec(slo=PROMISES))
+    stage.settle()
+    for _ in range(180):
+        stage.count(good, bad)
+        stage.look()
+    stage.step()
+    return stage
+
+
+def unread() -> Stage:
+    stage = promising(good=9)
+    stage.pods.pages = dict.fromkeys(stage.pods.pages, "<html>Sign in</html>")
+    for _ in range(7):
+        stage.look()
+    stage.step()
+    return stage
+
+
 DRIVEN: dict[str, Callable[[], Stage]] = {
     "models and image are inspected": lambda: inspected(Stage()),
     "the inspection fails": lambda: inspected(Stage(), ended("StartFailed", restarts=4)),
@@ -278,4 +302,8 @@ DRIVEN: dict[str, Callable[[], Stage]] = {
     "a name is taken by somebody else": taken_name,
     "a deleted namesake is still leaving": namesake,
     "it serves, and its pods begin to fail": broken,
+    "it serves, and its objectives are kept": lambda: promising(good=9),
+    "it serves, and breaks an objective": lambda: promising(good=9, bad=1),
+    "it serves, and has too few requests to speak of objectives": promising,
+    "it serves, and its counters cannot be read": unread,
 }

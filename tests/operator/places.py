@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
@@ -24,6 +25,8 @@ from tailhold_operator.reconcile import World, reconcile
 from tailhold_operator.render.config import LABEL_DIGEST
 from tailhold_operator.sampling import Sampler
 from tailhold_operator.testing import FakeClock, FakeCluster, FakePods, Killed
+from tailhold_operator.watch.rounds import Watch
+from tailhold_operator.watch.sources import PodSource
 
 RESULT = '{"snapshot":"' + "5" * 64 + '","documents":3,"failedDocuments":0,"chunks":9}'
 
@@ -49,6 +52,7 @@ class Place:
             public_key=lambda: "{}",
             now=lambda: datetime.now(UTC),
             sampler=Sampler(),
+            watch=Watch(PodSource(self.pods), lambda: datetime.now(UTC), time.monotonic),
             log=lambda *_: None,
         )
 

@@ -31,7 +31,9 @@ def test_what_a_server_counted_is_what_is_read(objective: Objective, times: list
     registry.register(counted)
     found = read_objectives(generate_latest(registry).decode())
     assert found is not None
-    read = reading(found[objective.name], objective)
+    ((counter, buckets),) = found.items()
+    assert counter.objective == objective.name
+    read = reading(buckets, objective)
     assert read is not None
     assert read.total == len(seconds)
     assert read.bad == sum(each > objective.threshold_seconds for each in seconds)

@@ -1,9 +1,10 @@
 """Counters of pods that start again, come and go."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailhold_operator.judge.counts import Window
+from tailhold_operator.judge.counts import Counts, Window, counted
 from tailhold_operator.judge.windows import Reading, window
 
 REQUESTS = st.lists(st.booleans(), max_size=30)
@@ -49,5 +50,16 @@ def test_no_request_between_two_looks_is_a_window_and_no_pod_is_none() -> None:
     assert window({"a": Reading(10, 1)}, {}) is None
 
 
-def test_pods_that_count_beyond_other_thresholds_are_not_added_up() -> None:
+def test_pods_that_count_beyond_other_thresholds_are_added_up_without_these() -> None:
     assert window({"a": Reading(10, 1, (3,))}, {"a": Reading(20, 2, (5, 6))}) is None
+    before = {"a": Reading(10, 1, (3,)), "b": Reading(10, 1, (3, 4))}
+    assert window(before, {"a": Reading(20, 2, (5,)), "b": Reading(30, 1, (3, 9))}) == Window(30, 1)
+
+
+@pytest.mark.parametrize("wrong", [1e300, 1e9])
+def test_more_requests_than_there_can_be_are_none(wrong: float) -> None:
+    assert window({"a": Reading(10, 1)}, {"a": Reading(wrong, 1)}) is None
+
+
+def test_windows_of_servers_of_two_kinds_are_counted_together() -> None:
+    assert counted([Window(20, 1, (4,)), Window(20, 2, (4, 5))]) == Counts((20, 20), (1, 2), ())

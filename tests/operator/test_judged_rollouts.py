@@ -130,7 +130,7 @@ def test_it_is_not_tried_again_by_itself_but_when_asked_to() -> None:
     edit(stage, **OTHER)
     until(stage, lambda: ended(stage))
     failed = history(stage)["failure"]["name"]
-    stage.traffic.forget()
+    stage.traffic.lose()
     stage.serve(600)
     assert reason(stage) == "SloBroken"
     edit(stage, seconds=60, replicas=3, **OTHER)
@@ -252,7 +252,7 @@ def test_a_new_operator_goes_on_where_the_last_one_stopped() -> None:
     edit(stage, **OTHER)
     until(stage, lambda: stage.status().get("weightPercent") == 25)
     before = stage.status()["rollout"]
-    stage.traffic.forget()
+    stage.traffic.lose()
     stage.cluster.objects[KEY].pop("status")
     stage.serve(6)
     after = stage.status()["rollout"]

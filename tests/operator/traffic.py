@@ -17,6 +17,7 @@ from tailhold_operator.kinds import Manifest, Ref, label_of
 from tailhold_operator.observe import read_pod
 from tailhold_operator.revisions import revision_name
 from tailhold_operator.sides import answers
+from tailhold_operator.watch.target import Target
 
 if TYPE_CHECKING:
     from worlds import Stage
@@ -42,12 +43,23 @@ class Traffic:
     """Requests by revision, all in all."""
     lost: int = 0
     """Requests that nobody was there for."""
+    wake: Callable[[Ref], None] = field(default=lambda key: None)
+
+    async def run(self, may_look: Callable[[], bool]) -> None:
+        """The test looks by itself."""
 
     def watched(self, key: Ref) -> Watched:
         """What the operator is told."""
         return Watched(tuple(self.looks), self.read_at)
 
-    def forget(self) -> None:
+    def saw(self, key: Ref, target: Target) -> None:
+        """Nothing has to be found out."""
+
+    def forget(self, key: Ref) -> None:
+        """The pipeline is gone."""
+        self.lose()
+
+    def lose(self) -> None:
         """As after a restart of the operator."""
         self.looks, self.read_at = [], None
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import copy
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -19,6 +20,8 @@ from tailhold_operator.render.setup import Setup
 from tailhold_operator.sampling import Sampler
 from tailhold_operator.staging import LOOK
 from tailhold_operator.testing import FakeClock, FakeCluster, FakeControllers, FakePods, Killed
+from tailhold_operator.watch.rounds import Watch
+from tailhold_operator.watch.sources import PodSource
 
 SETUP = Setup(image="registry.example/tailhold/server:1")
 NAMESPACE, NAME = "team", "handbook"
@@ -53,6 +56,19 @@ def is_inspected(child: Manifest) -> bool:
     return child["kind"] == "ConfigMap" and child["metadata"]["labels"].get(LABEL_PART) == "inspection"
 
 
+PROMISED = {"slo": {"objectives": [{"metric": "EndToEnd", "thresholdMilliseconds": 900, "percent": 99}]}}
+
+
+def page(tallies: Mapping[str, Sequence[int]], objective: str = "EndToEnd-900ms", edge: float = 0.9) -> str:
+    """What a pod says at `/metrics` that answered so many in time and so many too late, by revision."""
+    lines = ["# TYPE tailhold_objective_seconds histogram"]
+    for revision, (good, bad) in tallies.items():
+        labels = f'objective="{objective}"' + (f',revision="{revision}"' if revision else "")
+        for le, count in ((edge / 2, good), (edge, good), ("+Inf", good + bad)):
+            lines.append(f'tailhold_objective_seconds_bucket{{{labels},le="{le}"}} {count}')
+    return "\n".join((*lines, ""))
+
+
 @dataclass
 class Stage:
     """The operator's view of the world, with everything else played by stand-ins."""
@@ -66,6 +82,8 @@ class Stage:
         self.cluster = FakeCluster(self.clock)
         self.controllers = FakeControllers(self.cluster)
         self.pods = FakePods(self.cluster)
+        self.tallies: dict[tuple[str, str], list[int]] = {}
+        self.watch = Watch(PodSource(self.pods), self.clock, lambda: self.clock.now.timestamp())
 
     @property
     def world(self) -> World:
@@ -76,7 +94,7 @@ class Stage:
             public_key=lambda: '{"kty":"OKP"}',
             now=self.clock,
             sampler=self.sampler,
-            watch=self.traffic,
+            watch=self.traffic if self.traffic.looks else self.watch,
             log=lambda *_: None,
         )
 
@@ -88,6 +106,20 @@ class Stage:
 
     def step(self, key: Ref = KEY, **more: Any) -> timedelta | None:
         return asyncio.run(reconcile(self.world, key, **more))
+
+    def look(self, seconds: float = 5, key: Ref = KEY) -> None:
+        """Some time later, a look at what the pods count."""
+        self.clock.pass_by(seconds=seconds)
+        asyncio.run(self.watch.look(key))
+
+    def count(self, good: int, bad: int = 0, revision: str = "", key: Ref = KEY) -> None:
+        """Each pod that serves answers so many requests more; `revision` as the pods say it, or theirs."""
+        for pod in self.cluster.of_kind("Pod"):
+            if names.LABEL_POD_PART in pod["metadata"]["labels"]:
+                tally = self.tallies.setdefault((pod["metadata"]["name"], revision), [0, 0])
+                tally[0], tally[1] = tally[0] + good, tally[1] + bad
+        for name in {name for name, _ in self.tallies}:
+            self.pods.pages[name] = page({each: tally for (pod, each), tally in self.tallies.items() if pod == name})
 
     def settle(self, key: Ref = KEY, most: int = 60) -> None:
         """Until nothing is written any more and nothing is waited for, but uploads."""

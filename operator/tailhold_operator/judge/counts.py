@@ -50,11 +50,15 @@ def side_of(counts: Counts) -> Side:
 
 
 def counted(windows: Sequence[Window], smallest: float = SMALLEST_CELL) -> Counts:
-    """Windows joined to cells of at least so many requests; what is left at the end waits for more."""
+    """Windows joined to cells of at least so many requests; what is left at the end waits for more.
+
+    What is beyond lower thresholds is left out where not all windows have as many of them.
+    """
     rows: list[tuple[float, ...]] = []
     unfinished: tuple[float, ...] = ()
+    alike = len({len(window.slow) for window in windows}) == 1
     for window in windows:
-        row = (window.total, window.bad, *window.slow)
+        row = (window.total, window.bad, *(window.slow if alike else ()))
         unfinished = tuple(map(sum, zip(unfinished, row, strict=True))) if unfinished else row
         if unfinished[0] >= smallest:
             rows.append(unfinished)

@@ -32,6 +32,8 @@ class Watched:
     """Oldest first."""
     read_at: datetime | None = None
     """When all pods that answer requests were last read; None before the first time."""
+    trouble: str = ""
+    """Why some could not be read at the last look; empty where all were."""
 
     def is_blind(self, now: datetime) -> bool:
         """Whether the counters cannot be read: nothing is known then, neither good nor bad."""
