@@ -62,6 +62,7 @@ _LOOKS, _UNFIT = Reason.INSPECTING, Reason.DOES_NOT_FIT
 _ASKS, _NO_ANSWER, _WEIGHS = Reason.PROBING, Reason.PROBE_FAILED, Reason.JUDGING
 _UNKNOWN, _BROKEN, _STOPPED = Reason.NO_VERDICT, Reason.SLO_BROKEN, Reason.ABORTED
 _NO_BACK = Reason.NO_WAY_BACK
+_MET, _FEW = Said(True, Reason.OBJECTIVES_MET), Said(None, Reason.TOO_FEW_REQUESTS)
 _SEE = Reason.WAITING_FOR_PODS  # nothing to load it: the failure stands elsewhere
 
 SITUATIONS: dict[str, Row] = {
@@ -113,19 +114,29 @@ SITUATIONS: dict[str, Row] = {
     "an edit: its index is empty, the old one serves": Row(_NEVER, _EMPTY, None, _EMPTY, _NO_INDEX, None, _EMPTY),
     "an edit: content is pushed": Row(_SOON, _PUSHES, None, None, None, None, _PUSHES),
     "an edit: content was refused, the old one serves": Row(_NEVER, _DECLINED, None, None, None, None, _DECLINED),
-    "judged: the candidate is asked questions": Row(_SOON, _ASKS, None, None, None, None, _ASKS),
-    "judged: the candidate does not answer them": Row(_NEVER, _NO_ANSWER, None, _SEE, _NO_ANSWER, None, _NO_ANSWER),
-    "judged: the candidate has a share of the traffic": Row(_SOON, _WEIGHS, None, None, None, None, _WEIGHS),
-    "judged: there was no verdict in time, and it waits on": Row(_SOON, _UNKNOWN, None, None, None, None, _UNKNOWN),
-    "judged: there was no verdict in time, and it is taken back": Row(
-        _NEVER, _UNKNOWN, None, _SEE, _UNKNOWN, None, _UNKNOWN
+    "judged: the candidate is asked questions": Row(_SOON, _ASKS, None, None, None, None, _ASKS, slo_met=_FEW),
+    "judged: the candidate does not answer them": Row(
+        _NEVER, _NO_ANSWER, None, _SEE, _NO_ANSWER, None, _NO_ANSWER, slo_met=_FEW
     ),
-    "judged: the candidate broke an objective": Row(_NEVER, _BROKEN, None, _SEE, _BROKEN, None, _BROKEN),
-    "judged: new content broke an objective": Row(_NEVER, _BROKEN, None, None, None, None, _BROKEN),
-    "judged: the candidate serves alone until it is proved": Row(_SOON, _WEIGHS, None, None, None, None, _WEIGHS),
-    "judged: somebody took the candidate back": Row(_NEVER, _STOPPED, None, _SEE, _STOPPED, None, _STOPPED),
+    "judged: the candidate has a share of the traffic": Row(
+        _SOON, _WEIGHS, None, None, None, None, _WEIGHS, slo_met=_MET
+    ),
+    "judged: there was no verdict in time, and it waits on": Row(
+        _SOON, _UNKNOWN, None, None, None, None, _UNKNOWN, slo_met=_FEW
+    ),
+    "judged: there was no verdict in time, and it is taken back": Row(
+        _NEVER, _UNKNOWN, None, _SEE, _UNKNOWN, None, _UNKNOWN, slo_met=_FEW
+    ),
+    "judged: the candidate broke an objective": Row(_NEVER, _BROKEN, None, _SEE, _BROKEN, None, _BROKEN, slo_met=_MET),
+    "judged: new content broke an objective": Row(_NEVER, _BROKEN, None, None, None, None, _BROKEN, slo_met=_MET),
+    "judged: the candidate serves alone until it is proved": Row(
+        _SOON, _WEIGHS, None, None, None, None, _WEIGHS, slo_met=_FEW
+    ),
+    "judged: somebody took the candidate back": Row(
+        _NEVER, _STOPPED, None, _SEE, _STOPPED, None, _STOPPED, slo_met=_MET
+    ),
     "judged: it could not be taken back, so it is not started": Row(
-        _NEVER, _NO_BACK, None, _SEE, _NO_BACK, None, _NO_BACK
+        _NEVER, _NO_BACK, None, _SEE, _NO_BACK, None, _NO_BACK, slo_met=_FEW
     ),
     "an edit that is not understood, the old one serves": Row(_NEVER, _SPEC, _SPEC, None, None, None, _SPEC),
     "not understood, and nothing serves": Row(_NEVER, _SPEC, _SPEC, _SPEC, _SPEC, _SPEC, _SPEC),

@@ -81,11 +81,17 @@ class Slo(Model):
                 ]
             },
         ),
+        Rule(
+            "!has(self.marginPercent) || self.marginPercent >= 0.01",
+            "`marginPercent` must be at least 0.01; leave it out for as much as the objective allows",
+            {"marginPercent": 0.5},
+            {"marginPercent": 0},
+        ),
     )
 
     objectives: tuple[Objective, ...] = policy((), max_length=8)
     """All have to be kept. A change reaches the running pods within a minute and restarts nothing."""
-    error_percent: float = policy(5.0, ge=0.1, le=20)
+    error_percent: float = policy(5.0, ge=1, le=20)
     """How often at most a good candidate is called bad over a whole rollout, and one that is worse by the margin good.
     Half of it takes about a fifth more requests."""
     margin_percent: float | None = policy(None, ge=0.01, le=50)

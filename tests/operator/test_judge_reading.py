@@ -23,8 +23,9 @@ def test_what_a_server_counted_is_what_is_read(objective: Objective, times: list
     seconds = [each * objective.threshold_seconds for each in times]
     counted = Counted(lambda: 0.0)
     counted.keep([objective])
+    counted.know("r")
     for each in seconds:
-        case = counted.begin()
+        case = counted.begin("r")
         case.marks = Marks(0.0, first_token=each, finished=each)
         counted.end(case, "ok")
     registry = CollectorRegistry()
@@ -32,7 +33,7 @@ def test_what_a_server_counted_is_what_is_read(objective: Objective, times: list
     found = read_objectives(generate_latest(registry).decode())
     assert found is not None
     ((counter, buckets),) = found.items()
-    assert counter.objective == objective.name
+    assert counter == ("r", objective.name)
     read = reading(buckets, objective)
     assert read is not None
     assert read.total == len(seconds)

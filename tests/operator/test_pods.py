@@ -11,7 +11,7 @@ from tailhold_api import codec
 from tailhold_api.handover import Candidate, Handover
 from tailhold_api.parts import ContentPart
 from tailhold_api.status import StartPhase
-from tailhold_operator.observe import Pod, Report, as_candidate, read_pod
+from tailhold_operator.observe import NOTHING, Pod, Report, as_candidate, read_pod
 from tailhold_operator.pods import Answer, Declined, HttpPods, Taken, Unanswered
 from tailhold_operator.testing import FakeClock, FakeCluster
 from tailhold_operator.tokens import Signer, read_signer
@@ -141,7 +141,7 @@ async def test_a_handover_carries_a_token_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("told", "expected"),
     [
-        (None, None),
+        (None, NOTHING),
         (HANDOVER.model_dump(mode="json", by_alias=True) | {"expiresInSeconds": 9.5, "newer": 1}, HANDOVER),
         ({"weightPercent": 200}, None),
         ("all", None),

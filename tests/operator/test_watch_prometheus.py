@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import inspect
 import json
 import shutil
 import socket
@@ -233,14 +232,14 @@ class Server(Page):
         self.name = name
         self.counted = Counted(lambda: 0.0)
         self.counted.keep([OBJECTIVE])
+        self.counted.know("r")
         registry = CollectorRegistry()
         registry.register(self.counted)
         super().__init__(lambda path: (200, generate_latest(registry).decode()))
 
     def answer(self, good: int, bad: int) -> None:
-        named = "revision" in inspect.signature(self.counted.begin).parameters
         for seconds in (0.3,) * good + (2.0,) * bad:
-            case = self.counted.begin("r") if named else self.counted.begin()
+            case = self.counted.begin("r")
             case.marks = Marks(0.0, first_token=seconds, finished=seconds)
             self.counted.end(case, "ok")
 

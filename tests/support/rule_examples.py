@@ -47,4 +47,7 @@ def placed(path: tuple[str, ...], example: dict[str, Any]) -> dict[str, Any]:
         if path[2:3] == ("source",):
             snapshot |= {"digest": "0" * 64}
         return {**{name: MINIMAL[name] for name in ("generator", "embedder")}, "index": {"snapshot": snapshot}}
+    if path[:3] == ("slo", "source", "prometheus"):
+        example = at(path[3:], example) | {"url": "http://prometheus:9090"}
+        path = path[:3]
     return merged(MINIMAL, at(path, example))
