@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -66,6 +66,8 @@ class Service:
         self.telemetry.registry.register(self.objectives)
         self.tracer: Tracer = NoTracer()
         self.auditor: Auditor = NoAuditor()
+        self.access_told: Callable[[], dict[str, Any] | None] = lambda: None
+        """What of clients' keys and certificates cannot be used; the program says how to find out."""
         self.comment_seconds = comment_seconds
         self.send_seconds = send_seconds
         self.phase = Phase.RESOLVE
@@ -301,6 +303,7 @@ class Service:
             "ready": self.is_ready().ok,
             "held": self.held,
             "audit": self.auditor.head(),
+            "access": self.access_told(),
             "objectives": [each.model_dump(mode="json", by_alias=True) for each in self.objectives.kept],
             "uploads": {"digest": self.staged} if self._handlers and self.pod.uploads else None,
             "engine": self._engine.description() if self._engine else {},
