@@ -5,7 +5,7 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -42,6 +42,8 @@ _GIVE_UP_SECONDS = 1.0
 NOT_TAKEN = "This pipeline takes no uploads: `corpus.uploads` is not set in its spec."
 
 Value = TypeVar("Value")
+Record = Callable[[str, About], Awaitable[None]]
+"""Told of a file that was kept; returns when it is recorded."""
 
 
 class VectorStore:
@@ -128,10 +130,15 @@ class VectorStore:
         """The next piece of a file that comes. Raises ServeError."""
         await self._threads.run(partial(incoming.write, data))
 
-    async def keep(self, incoming: Incoming, name: str, purpose: str) -> tuple[str, About]:
-        """Publish what has come."""
+    async def keep(self, incoming: Incoming, name: str, purpose: str, record: Record) -> tuple[str, About]:
+        """Publish what has come and record it: both also where who waits is cancelled. Raises ServeError."""
+        return await asyncio.shield(self._threads.kept(self._keep(incoming, name, purpose, record)))
+
+    async def _keep(self, incoming: Incoming, name: str, purpose: str, record: Record) -> tuple[str, About]:
         finish = partial(incoming.finish, name, purpose, int(self._now()))
-        return await self._threads.run(finish, self._threads.long_seconds)
+        published = await self._threads.run(finish, self._threads.long_seconds)
+        await record(*published)
+        return published
 
     async def files(self) -> dict[str, About]:
         """All that were uploaded and are whole."""

@@ -53,8 +53,11 @@ def files_router(service: Service) -> APIRouter:
             reader = FormReader(request.headers.get("content-type", ""), limited(store, incoming, most))
             form = await reader.read(request.stream())
             purpose = _purpose(form.fields)
-            name, about = await store.keep(incoming, checked_name(form.filename or "", "file"), purpose)
-        await record(request, Action.UPLOADED, uploaded(name, about))
+
+            async def kept(name: str, about: About) -> None:
+                await record(request, Action.UPLOADED, uploaded(name, about))
+
+            name, about = await store.keep(incoming, checked_name(form.filename or "", "file"), purpose, kept)
         return file_body(name, about)
 
     @router.get(PATH)
