@@ -65,6 +65,8 @@ class _Window:
     fresh: int = 0
     area: float = 0.0
     """Streams times seconds."""
+    whole: bool = True
+    """Whether no prompt was begun before it: how much of one was computed within it cannot be seen."""
 
 
 @dataclass
@@ -73,7 +75,8 @@ class Meter:
 
     A prompt's rate is taken where no other prompt was computed beside it and most of it was not in the cache, from its
     first step to its first token where the engine tells both, which leaves the queue out. What all
-    streams together gain is taken over busy seconds, less the time that the prompts of that second took.
+    streams together gain is taken over busy seconds, less the time that the prompts of that second took; seconds in
+    which a prompt was computed in part only are left out.
     """
 
     prefill: Average = field(default_factory=Average)
@@ -179,9 +182,9 @@ class Meter:
         window = self._window
         if window is None or now - window.began < _WINDOW_SECONDS:
             return
-        self._window = _Window(now, now)
+        self._window = _Window(now, now, whole=not self._silent)
         seconds, prefill = now - window.began, self.prefill.known
-        if window.fresh and not prefill:
+        if self._silent or not window.whole or (window.fresh and not prefill):
             return
         spare = seconds - (window.fresh / prefill if prefill else 0.0)
         streams = round(window.area / spare) if spare >= _SPARE * seconds else 0

@@ -67,6 +67,20 @@ def test_a_reader_that_was_away_or_a_short_answer_shows_no_pace_and_one_given_up
     assert gave_up.shape() is None
 
 
+def test_a_prompt_that_takes_seconds_is_not_taken_for_slow_streams() -> None:
+    """While it is computed in chunks the other stream gains a token with each of them and no more."""
+    meter = Meter()
+    meter.prefill.add(1000)
+    stream = meter.begin(10, now=0.0)
+    for step in range(21):
+        meter.gain(stream, Delta("a", 1), now=step / 10)
+    long = meter.begin(4000, now=2.0)
+    for step in range(1, 5):
+        meter.gain(stream, Delta("a", 1), now=2.0 + step)
+    meter.gain(long, Delta("b", 1), now=6.0)
+    assert meter.rates().decode(1) == pytest.approx(10, rel=0.1)
+
+
 def test_streams_together_show_what_they_gain_beside_the_prompts_that_were_computed() -> None:
     """Four streams of ten tokens a second each; in one of two seconds the engine is half a second at a prompt."""
     meter = Meter()
