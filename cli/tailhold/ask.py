@@ -10,6 +10,8 @@ from typing import Any
 
 import httpx
 
+from tailhold.given import GivenError, read_given
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -55,8 +57,13 @@ class Endpoint:
 
     def trust(self) -> ssl.SSLContext | bool:
         """How its certificate is checked. Raises AskError."""
+        if self.ca_file is None:
+            return True
         try:
-            return ssl.create_default_context(cafile=self.ca_file) if self.ca_file else True
+            read_given(self.ca_file)
+            return ssl.create_default_context(cafile=self.ca_file)
+        except GivenError as error:
+            raise AskError(str(error)) from None
         except (OSError, ssl.SSLError) as error:
             raise AskError(f"{self.ca_file} holds no certificates of authorities: {error}") from error
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tailhold.given import GivenError, check_given, check_utf8
 from tailhold_server.snapshots.catalogue import Catalogue, read_catalogue
 from tailhold_server.snapshots.store import PINS, newest
 from tailhold_server.snapshots.tombstones import (
@@ -32,12 +33,13 @@ def delete(store: Path, source: str, document: str, now: float, *, also_if_absen
     One that no snapshot holds is refused as mistyped unless `also_if_absent`: the mark then waits for it.
     Raises DeletionError.
     """
-    _check_store(store)
-    found = read_catalogue(store)
-    held = found.holders(source, document)
-    if not (held or also_if_absent or is_marked(store, source, document)):
-        raise DeletionError(_absent(store, found, source, document))
+    _check_names(source, document)
     with _volume(store):
+        _check_store(store)
+        found = read_catalogue(store)
+        held = found.holders(source, document)
+        if not (held or also_if_absent or is_marked(store, source, document)):
+            raise DeletionError(_absent(store, found, source, document))
         add_tombstone(store, source, document, at=now)
     print(f"deleted: {source}/{document}; servers hide it within seconds, builds leave it out")
     if not held:
@@ -51,8 +53,8 @@ def delete(store: Path, source: str, document: str, now: float, *, also_if_absen
 
 def deleted(store: Path) -> int:
     """Print what is deleted, the oldest first. Raises DeletionError."""
-    _check_store(store)
     with _volume(store):
+        _check_store(store)
         found = list_tombstones(store)
     for each in found:
         at = datetime.fromtimestamp(each.at, UTC).isoformat(timespec="seconds")
@@ -65,19 +67,34 @@ def deleted(store: Path) -> int:
 
 def restore(store: Path, source: str, document: str, file: Path) -> int:
     """Let this version of a deleted document be found again, and no other. Raises DeletionError."""
-    _check_store(store)
-    try:
-        version = hashlib.sha256(file.read_bytes()).hexdigest()
-    except OSError as error:
-        raise DeletionError(f"{file} cannot be read: {error.strerror}: give the version that is wanted") from error
+    _check_names(source, document)
+    with _volume(store):
+        _check_store(store)
+    version = _version(file)
     with _volume(store):
         restored = restore_version(store, source, document, version)
-    if restored is None:
         marked = [f"{each.source}/{each.document}" for each in list_tombstones(store)]
+    if restored is None:
         near = _near(f"{source}/{document}", marked) or "`tailhold index deleted` lists what is"
         raise DeletionError(f"{source}/{document} is not deleted at {store}: {near}")
     print(f"{source}/{document}: this version of {file} is found again in every snapshot that holds it; others are not")
     return 0
+
+
+def _check_names(source: str, document: str) -> None:
+    check_utf8("the source", source)
+    check_utf8("the document", document)
+
+
+def _version(file: Path) -> str:
+    try:
+        check_given(file)
+        with file.open("rb") as version:
+            return hashlib.file_digest(version, "sha256").hexdigest()
+    except GivenError as error:
+        raise DeletionError(f"{error}: the version that is wanted") from None
+    except OSError as error:
+        raise DeletionError(f"{file} cannot be read: {error.strerror}: give the version that is wanted") from error
 
 
 @contextmanager

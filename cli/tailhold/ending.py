@@ -39,7 +39,7 @@ def write_ending(env: Mapping[str, str], text: str) -> None:
     """Write it where kubelet looks; outside a container there is no such file, and none is made."""
     path = Path(env.get("TAILHOLD_TERMINATION_LOG") or _LOG)
     if "TAILHOLD_TERMINATION_LOG" in env or os.access(path, os.W_OK):
-        path.write_text(text)
+        path.write_text(text, errors="backslashreplace")
 
 
 def _json(body: Mapping[str, Any]) -> str:

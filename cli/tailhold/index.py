@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from tailhold.ending import failed, succeeded, write_ending
+from tailhold.given import GivenError, read_given
 from tailhold.watching import Board, Lines, serve_progress
 from tailhold_api import names
 from tailhold_api.codec import load
@@ -148,7 +149,9 @@ def _kept(env: Mapping[str, str]) -> int:
 
 def _read_part(path: Path) -> BuildPart:
     try:
-        return load(BuildPart, path.read_bytes())
+        return load(BuildPart, read_given(path))
+    except GivenError as error:
+        raise StartError(Reason.INVALID_SPEC, str(error), final=False) from error
     except ValidationError as error:
         raise StartError(Reason.INVALID_SPEC, f"{path}: {error}") from error
 

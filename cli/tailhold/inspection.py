@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from tailhold.ending import failed, write_ending
+from tailhold.given import GivenError, read_given
 from tailhold.local_index import chunks_there
 from tailhold.manifest import read_manifest
 from tailhold.places import here
@@ -31,7 +32,9 @@ def in_job(part_file: Path, env: Mapping[str, str] = os.environ) -> int:
     """
     try:
         trust()
-        found = _look(load(InspectionPart, part_file.read_bytes()), env)
+        found = _look(load(InspectionPart, read_given(part_file)), env)
+    except GivenError as error:
+        return _fail(env, StartError(Reason.INVALID_SPEC, str(error), final=False))
     except (OSError, ValidationError) as error:
         return _fail(env, StartError(Reason.INVALID_SPEC, f"{part_file}: {error}", final=False))
     except StartError as error:

@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from tailhold.given import check_given
+
 _ASKED = "What is asked"
 _WHEN = "When"
 _JUDGED = "What comes of it"
@@ -203,6 +205,9 @@ def load(
     except ModuleNotFoundError as error:
         raise typer.BadParameter(f"{error.name} is missing: install tailhold[bench]", param_hint="load") from None
 
+    for file in (questions, trace, ca_file):
+        if file is not None:
+            check_given(file)
     if arrivals not in set(Spacing):
         raise typer.BadParameter(f"{arrivals!r}: poisson or constant", param_hint="--arrivals")
     options = Options(

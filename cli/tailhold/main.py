@@ -3,6 +3,7 @@
 import sys
 import time
 from enum import StrEnum
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
@@ -42,7 +43,7 @@ _CLAIMS, _PAGE = "~/.cache/tailhold/claims", "sect.apt-get.html"
 """Of examples."""
 _USERS = frozenset({
     "LocalError", "CommandError", "ManifestError", "NotReadyError", "AskError", "StartError", "ServeFailedError",
-    "LoadError", "DeletionError",
+    "LoadError", "DeletionError", "GivenError",
 })  # fmt: skip
 """By name: what they are defined in is imported by the command that raises them alone."""
 Name = Annotated[str, typer.Option(help="The local cluster's name; several can run side by side.")]
@@ -50,12 +51,13 @@ Name = Annotated[str, typer.Option(help="The local cluster's name; several can r
 
 def main() -> None:
     """Run the command; a user's mistake ends in one line and code 1, never in a traceback."""
+    _print_any_name()
     try:
         app()
     except Exception as error:
         if not _is_users(error):
             raise
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {_words(error)}", file=sys.stderr)
         sys.exit(1)
     except (KeyboardInterrupt, SystemExit) as end:
         if isinstance(end, SystemExit) and end.code != _STOPPED:
@@ -66,7 +68,20 @@ def main() -> None:
 
 def _is_users(error: Exception) -> bool:
     """Errors whose text is meant for the user: they name what is wrong and the next step."""
-    return not _USERS.isdisjoint(each.__name__ for each in type(error).__mro__)
+    is_named = not _USERS.isdisjoint(each.__name__ for each in type(error).__mro__)
+    return is_named or (isinstance(error, OSError) and error.filename is not None)
+
+
+def _words(error: Exception) -> str:
+    """A file or folder that the system refuses is named with its reason."""
+    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+
+
+def _print_any_name() -> None:
+    """Names of files may be bytes that are no text."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 @app.callback(invoke_without_command=True)

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from tailhold.given import GivenError, text_given
 from tailhold.rules import broken
 from tailhold_api import names
 from tailhold_api.codec import load
@@ -86,8 +87,10 @@ def lines_of(error: ValidationError, where: str, kind: type[BaseModel] = Spec) -
 
 def _documents(path: Path) -> list[Any]:
     try:
-        text = sys.stdin.read() if path == STDIN else path.read_text()
+        text = sys.stdin.read() if path == STDIN else text_given(path)
         return [each for each in yaml.load_all(text, _OnceLoader) if each is not None]
+    except GivenError as error:
+        raise ManifestError(str(error)) from error
     except (
         OSError,
         ValueError,

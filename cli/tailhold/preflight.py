@@ -11,7 +11,8 @@ from tailhold_api.sources import ModelSource
 from tailhold_api.spec import Program, Spec
 from tailhold_api.stand_in import is_stand_in, makes_vectors
 from tailhold_server.access.access import open_access
-from tailhold_server.access.certificates import AUTHORITIES, CERTIFICATE, KEY
+from tailhold_server.access.authorities import AUTHORITIES
+from tailhold_server.access.certificates import CERTIFICATE, KEY
 from tailhold_server.access.oidc import Issuer, fetch
 from tailhold_server.delivery.deliver import Places, mounted
 from tailhold_server.errors import StartError

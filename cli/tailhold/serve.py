@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from tailhold.given import text_given
 from tailhold.local_index import snapshot_for, staged_here, stop_build
 from tailhold.manifest import ManifestError, lines_of, read_manifest
 from tailhold.places import ServeFailedError, here
@@ -72,11 +73,7 @@ def _collector(url: str) -> str:
 
 
 def _read(kind: type[Parsed], path: Path) -> Parsed:
-    try:
-        text = path.read_text()
-    except OSError as error:
-        raise ServeFailedError(f"{path} cannot be read: {error.strerror}") from error
-    return _load(kind, text, str(path))
+    return _load(kind, text_given(path), str(path))
 
 
 def _load(kind: type[Parsed], text: str, where: str) -> Parsed:

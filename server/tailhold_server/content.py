@@ -132,10 +132,15 @@ class Contents:
         return self._current
 
     @property
+    def indexes(self) -> tuple[Index, ...]:
+        """Those in memory, the one in force first."""
+        current = self._current.index if self._current else None
+        return tuple(each for each in (current, self._previous) if each is not None)
+
+    @property
     def held(self) -> tuple[str, ...]:
         """Digests of the snapshots in memory, the one in force first."""
-        current = [self._current.index.snapshot] if self._current else []
-        return (*current, *([self._previous.snapshot] if self._previous else []))
+        return tuple(each.snapshot for each in self.indexes)
 
     def load(self, part: ContentPart) -> Content:
         """Open what the part asks for; an index that is held is not read again. Nothing changes yet.

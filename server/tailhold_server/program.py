@@ -110,6 +110,7 @@ class Program:
             )
         except StartError as error:
             return self._failed(error)
+        self._service.access_told = access.told
         spoken = access.certificates.internal if access.certificates and self._pod.server.is_internal_tls else None
         inside = self._uvicorn(create_internal_app(self._service, self._settings), spoken)
         internal = asyncio.ensure_future(inside.serve([self._sockets[1]]))

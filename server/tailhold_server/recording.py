@@ -52,5 +52,5 @@ def uploaded(name: str, about: About) -> File:
 
 async def named(service: Service, names: Sequence[str]) -> list[File]:
     """Documents by their ids, with what is known of those that clients brought."""
-    abouts = await service.handlers.store.files() if service.pod.uploads else {}
+    abouts = await service.handlers.store.abouts(names)
     return [uploaded(each, abouts[each]) if each in abouts else File(each) for each in names]

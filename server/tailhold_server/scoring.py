@@ -10,6 +10,9 @@ _BLOCK_NUMBERS = 1 << 22
 _BLOCK_ROWS = 8192
 MOST_PLACES = 1 << 16
 """Of one search."""
+MOST_NUMBER = 1e17
+"""In a vector, either side of zero. Products of vectors with larger ones could leave float32, and a passage whose score
+is infinite is found by nobody; embedders give numbers around 1."""
 
 
 def normalised(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -18,6 +21,12 @@ def normalised(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     lengths = np.linalg.norm(wide, axis=1, keepdims=True)
     unit: NDArray[np.float32] = (wide / np.where(lengths > 0, lengths, 1)).astype(np.float32)
     return unit
+
+
+def usable(vectors: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Which rows can be compared: finite, and no number so large that a score would not be."""
+    fits: NDArray[np.bool_] = np.all(np.abs(vectors) <= MOST_NUMBER, axis=1)  # which NaN is not
+    return fits
 
 
 def blocks(vectors: NDArray[np.float32], *, cosine: bool) -> Iterator[NDArray[np.float32]]:
@@ -68,9 +77,9 @@ def best_of(
 
 
 def check_search(vectors: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None, count: int) -> None:
-    """Raises ValueError for what no search can answer: a question that is not finite gets no answer at all."""
-    if not np.isfinite(vectors).all():
-        raise ValueError("a question's vector holds NaN or infinity")
+    """Raises ValueError for what no search can answer: a question that is not usable gets no answer at all."""
+    if not usable(vectors).all():
+        raise ValueError(f"a question's vector holds NaN, infinity, or numbers beyond {MOST_NUMBER:g}")
     if not 0 <= k <= MOST_PLACES:
         raise ValueError(f"k is {k}: a search gives 0 to {MOST_PLACES} places")
     if allowed is not None and allowed.shape != (count,):

@@ -77,6 +77,8 @@ class Service:
         self.telemetry.show_in_flight(lambda: self.handovers.in_flight)
         self.tracer: Tracer = NoTracer()
         self.auditor: Auditor = NoAuditor()
+        self.access_told: Callable[[], dict[str, Any] | None] = lambda: None
+        """What of clients' keys and certificates cannot be used; the program says how to find out."""
         self.comment_seconds = comment_seconds
         self.send_seconds = send_seconds
         self.phase = Phase.RESOLVE
@@ -347,6 +349,7 @@ class Service:
             "held": self.held,
             "audit": self.auditor.head(),
             "handover": self.handovers.body(),
+            "access": self.access_told(),
             "objectives": [each.model_dump(mode="json", by_alias=True) for each in self.objectives.kept],
             "uploads": {"digest": self.staged} if self._handlers and self.pod.uploads else None,
             "engine": self._engine.description() if self._engine else {},

@@ -61,7 +61,7 @@ STREAMS = ("one", "all")
 """Values of the label of `decode_tokens_per_second`."""
 DENIALS = ("no_key", "no_tenant", "limit")
 """Values of the label of `denied_total`: the statuses 401, 403, and 429 for a client's own limit."""
-ACCESS_FILES = ("api_keys", "issuer_keys", "certificate")
+ACCESS_FILES = ("api_keys", "issuer_keys", "certificate", "client_authorities")
 """Values of the label of `access_current`."""
 
 

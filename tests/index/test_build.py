@@ -32,13 +32,14 @@ DIMENSION = 32
 
 
 class PoisonedEncoder(StandInEncoder):
-    """Gives no finite vector for texts with `poison`, and zeros for those with `nothing`."""
+    """Gives no finite vector for texts with `poison`, zeros for those with `nothing`, and too large ones for `huge`."""
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         if bad := tuple(row for row, text in enumerate(texts) if "poison" in text):
             raise NotFiniteError(bad)
         rows = super().encode(texts)
         rows[[row for row, text in enumerate(texts) if "nothing" in text]] = 0
+        rows[[row for row, text in enumerate(texts) if "huge" in text]] *= 1e30
         return rows
 
 
@@ -186,6 +187,12 @@ def test_c79_all_vectors_unusable_is_an_empty_index(write: Write, run: Run) -> N
     with pytest.raises(StartError, match="not_finite") as failed:
         run(write({"a.txt": "poison"}))
     assert failed.value.reason is Reason.EMPTY_INDEX
+
+
+def test_a_document_whose_vector_is_too_large_to_be_compared_is_named(write: Write, run: Run) -> None:
+    report, _ = run(write({"a.txt": "huge", "b.txt": "fine"}))
+    assert why(report) == {"s/a.txt": Why.NOT_FINITE}
+    assert report.chunks == 1
 
 
 def test_a_source_that_yields_nothing_does_not_stop_the_others(write: Write, run: Run) -> None:

@@ -124,9 +124,10 @@ def test_c73_fewer_vectors_than_asked_for_leave_places_unfilled() -> None:
     assert (scores[0, 3:] == -np.inf).all()
 
 
-def test_c79_a_question_that_is_not_finite_gets_no_answer(pair: tuple[Searcher, Searcher]) -> None:
+@pytest.mark.parametrize("number", [np.nan, np.inf, 1e30])
+def test_c79_a_question_that_is_not_finite_gets_no_answer(number: float, pair: tuple[Searcher, Searcher]) -> None:
     with pytest.raises(ValueError, match="NaN"):
-        pair[0].search(np.full((1, DIMENSION), np.nan, np.float32), 1)
+        pair[0].search(np.full((1, DIMENSION), number, np.float32), 1)
 
 
 def test_c05_no_search_asks_for_more_candidates_than_faiss_takes_on_a_gpu() -> None:

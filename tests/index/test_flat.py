@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from tailhold_api.sources import Metric
 from tailhold_server.adapters.flat import FlatSearcher
+from tailhold_server.scoring import MOST_NUMBER
 
 Vectors = NDArray[np.float32]
 NUMBERS = st.floats(-100, 100, width=32).filter(lambda x: x == 0 or abs(x) > 1e-3)
@@ -76,6 +77,20 @@ def test_c79_a_question_that_is_not_finite_gets_no_answer() -> None:
         searcher.search(np.array([[np.nan, 0, 0]], np.float32), 1)
     with pytest.raises(ValueError, match="NaN"):
         FlatSearcher(np.array([[np.inf, 0]], np.float32), Metric.COSINE)
+
+
+@pytest.mark.parametrize("metric", list(Metric))
+def test_a_number_whose_products_leave_float32_is_refused_and_the_largest_gives_a_finite_score(metric: Metric) -> None:
+    """A passage whose score is infinite would be found by nobody."""
+    most = np.full((2, 1024), MOST_NUMBER, np.float32) * np.array([[1], [-1]], np.float32)
+    searcher = FlatSearcher(most, metric)
+    scores, ids = searcher.search(most[:1], 2)
+    assert np.isfinite(scores).all()
+    assert ids.tolist() == [[0, 1]]
+    with pytest.raises(ValueError, match="numbers beyond 1e"):
+        searcher.search(most[:1] * 10, 1)
+    with pytest.raises(ValueError, match="numbers beyond 1e"):
+        FlatSearcher(most * 10, metric)
 
 
 @settings(deadline=None)

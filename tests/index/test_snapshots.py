@@ -253,12 +253,13 @@ def test_a_refusal_says_file_expected_and_got(tmp_path: Path) -> None:
         open_snapshot(folder, name)
 
 
-def test_c79_a_vector_that_is_not_finite_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [np.nan, np.inf, 1e30])
+def test_c79_a_vector_that_is_not_finite_is_refused(number: float, tmp_path: Path) -> None:
     folder, _ = copy_of(tmp_path)
     vectors = np.frombuffer((folder / VECTORS).read_bytes(), "<f4").copy()
-    vectors[5] = np.nan
+    vectors[5] = number
     (folder / VECTORS).write_bytes(vectors.tobytes())
-    with pytest.raises(SnapshotRefused, match="finite"):
+    with pytest.raises(SnapshotRefused, match=r"expected numbers up to 1e\+17, got NaN, infinity"):
         open_snapshot(folder, seal(folder))
 
 

@@ -186,11 +186,15 @@ async def test_each_entry_holds_for_its_own_client_at_once(
     assert {key: (await access.authenticator.caller(key)).client for key in lets} == lets
     assert f'tailhold_access_current{{what="api_keys"}} {0.0 if words else 1.0}' in telemetry.text()
     assert shut_out(telemetry) == out
+    told = access.told()["apiKeys"]
+    assert (set(told["shutOut"]), told["shutOutCount"], told["current"]) == (out, len(out), not out)
+    assert not any(key in str(told) for key in (ADA, BOB, CAROL, NEW))
     swap(secret, ada=NEW)
     await access.refresh()
     assert [await lets_in(access, key) for key in (NEW, ADA, BOB)] == [True, False, False]
     assert 'tailhold_access_current{what="api_keys"} 1.0' in telemetry.text()
     assert shut_out(telemetry) == set()
+    assert access.told()["apiKeys"]["shutOut"] == []
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 import asyncio
 import socket
 import ssl
+import time
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from tailhold_api.access import ApiKeys, Auth, InternalTls, Tls
 from tailhold_api.rpc import Grpc
 from tailhold_api.spec import Program
 from tailhold_server.access.access import Access, open_access
+from tailhold_server.access.watched import KEPT_SECONDS
 from tailhold_server.app import create_app
 from tailhold_server.errors import StartError
 from tailhold_server.rpc import rag_pb2 as api
@@ -58,13 +60,15 @@ class Site:
 
 
 @asynccontextmanager
-async def serving(folder: Path, *, mutual: bool = False) -> AsyncIterator[Site]:
+async def serving(
+    folder: Path, *, mutual: bool = False, clock: Callable[[], float] = time.monotonic
+) -> AsyncIterator[Site]:
     """The surfaces behind TLS on loopback."""
     replace(folder / "tls", files(FIRST))
     replace(folder / "ca", {"ca.crt": CLIENTS.pem})
     program = Program(tls=Tls(secret_name="tls", client_ca_secret_name="ca" if mutual else None))
     async with running() as server:
-        access = open_access(program, folder, server.service.telemetry, server.service.tenant_of)
+        access = open_access(program, folder, server.service.telemetry, server.service.tenant_of, clock)
         assert access.certificates is not None
         context, port = access.certificates.context, free_port()
         app: Any = create_app(server.service, server.settings)
@@ -227,9 +231,69 @@ async def test_mutual_tls_lets_in_whom_the_authorities_signed_and_nobody_else(tm
         await site.access.refresh()
         assert not await refused(site, trusting(eve, tmp_path))
         assert await refused(site, trusting(ada, tmp_path)), "an authority that is taken out signs nobody any more"
-        swap(tmp_path / "ca", **{"ca.crt": "nonsense"})
+
+
+async def test_of_a_broken_bundle_the_authorities_that_can_be_read_hold_and_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    newer = CertificateAuthority("newer clients")
+    ada, eve = CLIENTS.signed("ada"), newer.signed("eve")
+    async with serving(tmp_path, mutual=True) as site:
+        broken = CLIENTS.pem.replace(b"MII", b"!!!", 1)
+        replace(tmp_path / "ca", {"ca.crt": broken + newer.pem})
+        for _ in range(3):
+            await site.access.refresh()
+        assert not await refused(site, trusting(eve, tmp_path))
+        assert await refused(site, trusting(ada, tmp_path)), "what the newest file does not hold is not trusted"
+        said = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+        assert len(said) == 1
+        assert "certificate 1 cannot be read" in said[0]
+        assert 'tailhold_access_current{what="client_authorities"} 0.0' in site.telemetry.text()
+        assert 'tailhold_access_current{what="certificate"} 1.0' in site.telemetry.text()
+        told = site.access.told()["clientAuthorities"]
+        assert (told["current"], told["closed"], "certificate 1 " in told["lacks"]) == (False, False, True)
+        site.trust(newer)
+        await site.access.refresh()
+        assert 'tailhold_access_current{what="client_authorities"} 1.0' in site.telemetry.text()
+        assert site.access.told()["clientAuthorities"]["current"]
+
+
+@pytest.mark.parametrize("files_", [{"ca.crt": "nonsense"}, {"ca.crt": ""}, {}], ids=["nonsense", "empty", "gone"])
+async def test_a_bundle_without_any_authority_lets_nobody_in_once_five_minutes_are_over(
+    files_: dict[str, bytes | str], tmp_path: Path
+) -> None:
+    """One that was taken out would be trusted for ever."""
+    now = [0.0]
+    ada = CLIENTS.signed("ada")
+    async with serving(tmp_path, mutual=True, clock=lambda: now[0]) as site:
+        replace(tmp_path / "ca", files_)
+        await site.access.refresh()
+        assert 'tailhold_access_current{what="client_authorities"} 0.0' in site.telemetry.text()
+        now[0] = KEPT_SECONDS - 1
+        await site.access.refresh()
+        assert not await refused(site, trusting(ada, tmp_path))
+        assert await asyncio.to_thread(ask_grpc, site.grpc_port, AUTHORITY.pem, ada)
+        now[0] = KEPT_SECONDS + 1
+        assert await refused(site, trusting(ada, tmp_path)), "also where no look comes back"
+        with pytest.raises(grpc.RpcError):
+            await asyncio.to_thread(ask_grpc, site.grpc_port, AUTHORITY.pem, ada)
+        assert site.access.told()["clientAuthorities"]["closed"]
+        site.trust(CLIENTS)
+        await site.access.refresh()
+        assert not await refused(site, trusting(ada, tmp_path))
+        assert await asyncio.to_thread(ask_grpc, site.grpc_port, AUTHORITY.pem, ada)
+
+
+async def test_an_authority_that_is_taken_out_goes_though_the_certificate_is_broken(tmp_path: Path) -> None:
+    newer = CertificateAuthority("newer clients")
+    ada, eve = CLIENTS.signed("ada"), newer.signed("eve")
+    async with serving(tmp_path, mutual=True) as site:
+        replace(tmp_path / "tls", half_of_another())
+        site.trust(newer)
         await site.access.refresh()
         assert not await refused(site, trusting(eve, tmp_path))
+        assert await refused(site, trusting(ada, tmp_path))
+        assert site.access.told()["certificate"]["current"] is False
 
 
 def session_of(

@@ -1,6 +1,11 @@
 """What is recorded beside answers: searches, and what clients do with documents."""
 
+import asyncio
 import hashlib
+import os
+import threading
+from collections.abc import AsyncIterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +21,8 @@ from tailhold_server.access.caller import Caller
 from tailhold_server.audit.record import Record
 from tailhold_server.audit.verify import records_of, verify
 from tailhold_server.rpc import rag_pb2 as api
+from tailhold_server.rpc.ingest import ingest
+from tailhold_server.rpc.rag import Rag
 from tailhold_server.rpc.server import RpcServer
 
 QUERY = "When does the office close?"
@@ -96,6 +103,44 @@ async def test_texts_of_searches_are_kept_redacted(chained: Any, tmp_path: Path)
     (record,) = of_kind(tmp_path, "search")
     assert record["texts"] == ["When does the [redacted] close?"]
     assert record["queries"] == [{"sha256": sha256(QUERY)}]
+
+
+@pytest.mark.parametrize("step", range(1, 5))
+async def test_a_document_that_is_kept_though_its_call_is_cancelled_has_its_record(
+    step: int, chained: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the disk is at."""
+    steps, reached, go_on, fsync = count(1), threading.Event(), threading.Event(), os.fsync
+
+    def held(handle: int) -> None:
+        if threading.current_thread().name.startswith("uploads") and next(steps) == step:
+            reached.set()
+            go_on.wait(10)
+        fsync(handle)
+
+    async def parts() -> AsyncIterator[api.IngestRequest]:
+        yield api.IngestRequest(document=api.Document(filename="a.txt"))
+        yield api.IngestRequest(data=b"x")
+
+    async with running(folder=tmp_path / "volume") as server:
+        server.service.auditor = chained()
+        rag = Rag(server.service)
+
+        async def record(name: str, about: Any) -> None:
+            await rag._record(Caller("desk-7"), name, about)
+
+        monkeypatch.setattr(os, "fsync", held)
+        call = asyncio.ensure_future(ingest(server.service.handlers.store, parts(), 20, record))
+        assert await asyncio.to_thread(reached.wait, 10)
+        call.cancel()
+        await asyncio.wait({call}, timeout=0.1)
+        go_on.set()
+        await asyncio.wait({call})
+        await asyncio.wait(server.service.handlers.store._threads._tasks, timeout=10)
+        await server.service.auditor.close()
+        kept = set(server.service.handlers.store.folder.survey()[0])
+    told = {each["files"][0]["id"] for each in of_kind(tmp_path, "file") if each["action"] == "uploaded"}
+    assert kept == told
 
 
 @pytest.mark.parametrize("on_failure", list(OnFailure))

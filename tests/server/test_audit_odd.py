@@ -1,5 +1,6 @@
 """What somebody else than a server put into a folder of audit records is named, and stops neither reader nor server."""
 
+import errno
 import hashlib
 import os
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from chains import Clock, journal, run_verify, words, written
 from typer.testing import CliRunner
 
 from tailhold.main import app
-from tailhold_server.audit.files import chain_files
+from tailhold_server.audit.files import LOCK, chain_files
 from tailhold_server.audit.record import Head, canonical, sealed
 from tailhold_server.audit.verify import verify
 
@@ -119,3 +120,58 @@ def test_records_are_shown_whatever_stands_beside_them(folder: Path, put: Put) -
     put(folder, written(folder, 3))
     done = CliRunner().invoke(app, ["audit", "show", str(folder)])
     assert "no answer, search or document among the" in str(done.exception) or "forged?" in done.output
+
+
+LOCKS: dict[str, Callable[[Path], object]] = {
+    "none": lambda lock: None,
+    "a folder": lambda lock: lock.mkdir(),
+    "a folder with something in it": lambda lock: (lock.mkdir(), (lock / "x").write_text("x")),
+    "a pipe": os.mkfifo,
+    "a link": lambda lock: lock.symlink_to("/nonexistent"),
+    "a link to itself": lambda lock: lock.symlink_to(lock.name),
+}
+
+
+@pytest.mark.parametrize("put", LOCKS.values(), ids=LOCKS)
+def test_files_of_a_pod_that_is_gone_go_whatever_its_lock_is(
+    put: Callable[[Path], object], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    gone, own = tmp_path / "docs" / "gone", tmp_path / "docs" / "own"
+    written(gone, 3, clock=clock)
+    (gone / LOCK).unlink()
+    put(gone / LOCK)
+    for file in chain_files(gone):
+        os.utime(file, (clock.now - 100 * 86400,) * 2)
+    clock.now += 86400 * 20
+    made = journal(own, days=3, clock=clock)
+    made.open()
+    for _ in range(2):
+        made._sweep(clock.now)
+    made._writer.end()
+    assert not chain_files(gone)
+    assert not caplog.records
+
+
+def test_a_folder_that_cannot_be_swept_is_named_and_holds_no_other_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, opens = Clock(), os.open
+    for name in ("a", "b"):
+        written(tmp_path / "docs" / name, 3, clock=clock)
+        for file in chain_files(tmp_path / "docs" / name):
+            os.utime(file, (clock.now - 100 * 86400,) * 2)
+
+    def refusing(path: Any, *given: Any, **more: Any) -> int:
+        if Path(path) == tmp_path / "docs" / "a" / LOCK:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return opens(path, *given, **more)
+
+    clock.now += 86400 * 20
+    made = journal(tmp_path / "docs" / "own", days=3, clock=clock)
+    made.open()
+    monkeypatch.setattr(os, "open", refusing)
+    made._sweep(clock.now)
+    made._writer.end()
+    assert [bool(chain_files(tmp_path / "docs" / name)) for name in ("a", "b")] == [True, False]
+    assert [str(tmp_path / "docs" / "a") in each.getMessage() for each in caplog.records] == [True]

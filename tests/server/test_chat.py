@@ -283,8 +283,8 @@ async def test_a_body_that_never_ends_is_given_up(pieces: list[bytes]) -> None:
 async def test_a_slow_upload_that_goes_on_is_no_stalled_one() -> None:
     """The time counts from piece to piece, and no longer once the body is there."""
     limited = ServerSettings(receive_seconds=0.05)
-    sent = json.dumps(body()).encode()
-    client = Uploader([sent[at : at + 12] for at in range(0, len(sent), 12)], pause=0.01, ends=True)
+    sent = json.dumps(body()).encode() + b" " * 20_000
+    client = Uploader([sent[at : at + 1000] for at in range(0, len(sent), 1000)], pause=0.01, ends=True)
     engine = StandInEngine()
     async with running(engine=engine) as server:
         engine.freeze()
@@ -294,6 +294,14 @@ async def test_a_slow_upload_that_goes_on_is_no_stalled_one() -> None:
         engine.thaw()
         await called
     assert client.took[0]["status"] == 200
+
+
+async def test_a_body_that_trickles_is_given_up() -> None:
+    """One byte now and then would hold a place for ever."""
+    client = Uploader([b" "] * 10_000, pause=0.01)
+    async with running() as server, asyncio.timeout(20):
+        await client.call(create_app(server.service, ServerSettings(receive_seconds=0.1)))
+    assert client.took[0]["status"] == 408
 
 
 async def test_a_bug_of_ours_says_nothing_of_itself() -> None:

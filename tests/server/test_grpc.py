@@ -27,6 +27,7 @@ from tailhold_server.errors import Failure, ServeError
 from tailhold_server.rpc import convert
 from tailhold_server.rpc import rag_pb2 as api
 from tailhold_server.rpc.failing import status_of
+from tailhold_server.rpc.ingest import ingest
 from tailhold_server.rpc.server import RpcServer
 from tailhold_server.stages import Stage
 from tailhold_server.testing import StandInEngine
@@ -363,6 +364,35 @@ async def test_a_client_that_sends_nothing_more_of_its_documents_is_sent_away(
         assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         assert "0.2 s" in str(error.details())
     assert not [each for each in (tmp_path / "uploads").rglob("*") if each.is_file()]
+
+
+@pytest.mark.parametrize("before", [[], [NAMED]])
+async def test_an_empty_message_is_refused_by_name(before: list[api.IngestRequest], tmp_path: Path) -> None:
+    """Any number of them would hold a call open."""
+    async with serving(folder=tmp_path) as (_, client):
+        error = await _refused(_ingest(client, [*before, api.IngestRequest()]))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "neither a `document` nor `data`" in str(error.details())
+    assert not list((tmp_path / "uploads" / "files").iterdir())
+
+
+@pytest.mark.parametrize("data", [b"", b"a"])
+async def test_a_document_that_trickles_is_given_up(data: bytes, tmp_path: Path) -> None:
+    async def parts() -> AsyncIterator[api.IngestRequest]:
+        yield NAMED
+        while True:
+            await asyncio.sleep(0.02)
+            yield api.IngestRequest(data=data)
+
+    async with running(folder=tmp_path) as server, asyncio.timeout(20):
+        with pytest.raises(ServeError) as refused:
+            await ingest(server.service.handlers.store, parts(), 0.2, nothing_recorded)
+    assert refused.value.failure is Failure.TOO_SLOW
+    assert not [each for each in (tmp_path / "uploads").rglob("*") if each.is_file()]
+
+
+async def nothing_recorded(name: str, about: Any) -> None:
+    """No audit here."""
 
 
 @pytest.mark.parametrize("step", range(1, 5))

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import fcntl
 import os
 import threading
 import time
@@ -24,9 +25,10 @@ from tailhold_server.ingest.sources import Found
 from tailhold_server.refresh import is_due
 from tailhold_server.routes.paging import Order, page
 from tailhold_server.uploads.entry import Added
-from tailhold_server.uploads.folder import COMING, LEFT_SECONDS, Folder
+from tailhold_server.uploads.folder import COMING, LEFT_SECONDS, LOCK, Folder
 from tailhold_server.uploads.names import shown_name, staged_digest
 from tailhold_server.uploads.reading import read_uploads
+from tailhold_server.uploads.turn import Turn
 
 
 def kept(folder: Folder, name: str, data: bytes) -> str:
@@ -166,6 +168,65 @@ async def test_too_many_files_are_refused_with_the_field_that_says_so(tmp_path: 
     assert "corpus.uploads.maxFiles" in refused.json()["error"]["message"]
 
 
+async def test_the_last_file_that_fits_can_be_sent_again_after_a_timeout(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.prepare(0)
+    for _ in range(2):
+        incoming = folder.receive(1)
+        incoming.write(b"x")
+        incoming.finish("a.txt", "assistants", 7)
+    assert folder.count() == 1
+
+
+@pytest.mark.parametrize("pods", [1, 4])
+def test_many_at_once_are_never_more_than_may_be(pods: int, tmp_path: Path) -> None:
+    """Each folder is a pod's: nothing but the volume is shared."""
+    folders = [Folder(tmp_path) for _ in range(pods)]
+    for each in folders:
+        each.prepare(0)
+    refused = list[str]()
+    together = threading.Barrier(12)
+
+    def send(number: int) -> None:
+        incoming = folders[number % pods].receive(5)
+        incoming.write(b"x")
+        together.wait(10)
+        try:
+            incoming.finish(f"{number}.txt", "assistants", 7)
+        except ServeError as error:
+            refused.append(str(error.code))
+
+    threads = [threading.Thread(target=send, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (folders[0].count(), refused) == (5, ["too_many_files"] * 7)
+    assert not list((tmp_path / COMING).iterdir())
+
+
+def test_a_pod_that_holds_the_volumes_lock_is_waited_for_and_then_named(tmp_path: Path) -> None:
+    one, other = Turn(tmp_path / LOCK), Turn(tmp_path / LOCK)
+    with one.taken(), pytest.raises(ServeError, match="is held by a process"), other.taken(seconds=0.01):
+        pass
+    with other.taken(seconds=0.01):
+        pass
+
+
+def test_a_volume_without_locks_is_said_once_and_takes_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def without(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", without)
+    folder = Folder(tmp_path)
+    kept(folder, "a.txt", b"x")
+    kept(folder, "b.txt", b"x")
+    assert folder.count() == 2
+    assert len([each for each in caplog.records if "knows no locks" in each.getMessage()]) == 1
+
+
 @pytest.mark.parametrize(
     ("staged", "since", "now", "due"),
     [("", None, 0, False), ("a", None, 0, True), ("a", 0, 299, False), ("a", 0, 300, True), ("", 0, 999, False)],
@@ -192,8 +253,43 @@ def test_pages_hold_each_item_once_in_order(items: list[tuple[int, str]], limit:
     while more:
         listed, more = page(items, lambda each: each, limit=limit, order=order, after=after)
         walked += listed
-        after = listed[-1][1] if listed else None
+        after = listed[-1] if listed else None
     assert walked == sorted(items, reverse=order is Order.DESC)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.text("abc", min_size=2, max_size=3)), unique_by=lambda each: each[1]),
+    st.integers(1, 4),
+    st.sampled_from(Order),
+    st.data(),
+)
+def test_a_walk_meets_what_stays_once_in_order_whatever_is_deleted_meanwhile(
+    items: list[tuple[int, str]], limit: int, order: Order, data: st.DataObject
+) -> None:
+    there, walked = list(items), list[tuple[int, str]]()
+    after, more = None, True
+    while more:
+        listed, more = page(there, lambda each: each, limit=limit, order=order, after=after)
+        walked += listed
+        after = listed[-1] if listed else None
+        gone = data.draw(st.sets(st.sampled_from(there))) if there else set()
+        there = [each for each in there if each not in gone]
+    assert walked == sorted(walked, reverse=order is Order.DESC)
+    assert set(there) <= set(walked)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.text("abc", min_size=2, max_size=3)), unique_by=lambda each: each[1]),
+    st.tuples(st.integers(0, 3), st.text("abc", min_size=2, max_size=3)),
+    st.sampled_from(Order),
+)
+def test_before_and_after_a_place_are_all_but_what_stands_there(
+    items: list[tuple[int, str]], there: tuple[int, str], order: Order
+) -> None:
+    before, _ = page(items, lambda each: each, limit=100, order=order, before=there)
+    after, _ = page(items, lambda each: each, limit=100, order=order, after=there)
+    ranked = sorted(items, reverse=order is Order.DESC)
+    assert before + after == [each for each in ranked if each != there]
 
 
 @pytest.mark.parametrize(

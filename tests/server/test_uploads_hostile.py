@@ -25,7 +25,7 @@ from tailhold_server.ingest.report import DocumentFailure
 from tailhold_server.routes.multipart import FormReader
 from tailhold_server.testing import StandInDocument, stand_in_index
 from tailhold_server.uploads.entry import ADDED, Added
-from tailhold_server.uploads.folder import COMING, FILES, LEFT_SECONDS, Folder
+from tailhold_server.uploads.folder import COMING, FILES, GONE, LEFT_SECONDS, LOCK, Folder
 from tailhold_server.uploads.names import MOST_NAME_BYTES, upload_id
 from tailhold_server.uploads.reading import read_uploads
 
@@ -90,7 +90,7 @@ async def test_a_file_that_is_deleted_while_it_is_added_is_gone(tmp_path: Path) 
             await post(server)
             assert not await is_found(server), "what was left of adding it brings it back"
             await delete(server)
-    assert not [path for path in (tmp_path / "uploads").rglob("*") if NAME in path.name]
+    assert not [path for path in (tmp_path / "uploads").rglob("*") if NAME in path.name and path.parent.name != GONE]
 
 
 def test_a_file_that_goes_in_the_midst_of_being_added_leaves_nothing(
@@ -107,7 +107,8 @@ def test_a_file_that_goes_in_the_midst_of_being_added_leaves_nothing(
 
     monkeypatch.setattr(folder, "entry", then_gone)
     assert folder.add(NAME, Added(1)) is False
-    assert not [each for each in tmp_path.rglob("*") if not each.is_dir()]
+    left_over = {each.relative_to(tmp_path).parts[0] for each in tmp_path.rglob("*") if not each.is_dir()}
+    assert left_over == {LOCK, GONE}
 
 
 def test_new_attributes_bring_back_nothing_that_was_taken_out_meanwhile(
@@ -139,6 +140,7 @@ def test_a_file_that_is_taken_out_while_it_is_read_is_whole_and_not_in_the_corpu
     def then_out(place: Any) -> list[str]:
         found = names(place)
         if ADDED in found:
+            monkeypatch.setattr(os, "listdir", names)
             assert Folder(tmp_path).take_out(NAME)
         return found
 
@@ -153,8 +155,8 @@ async def test_a_look_that_ends_late_takes_back_no_deletion(tmp_path: Path, monk
         await add(server)
         seen, go_on, look = threading.Event(), threading.Event(), Folder.corpus
 
-        def held(folder: Folder) -> Any:
-            found = look(folder)
+        def held(folder: Folder, *changed: str) -> Any:
+            found = look(folder, *changed)
             if not seen.is_set():
                 seen.set()
                 go_on.wait(10)
@@ -206,7 +208,7 @@ async def test_a_client_that_leaves_before_its_first_byte_leaves_nothing(
 ) -> None:
     made, go_on, receive = threading.Event(), threading.Event(), Folder.receive
 
-    def held(folder: Folder) -> Any:
+    def held(folder: Folder, *most: int) -> Any:
         incoming = receive(folder)
         made.set()
         go_on.wait(10)

@@ -18,6 +18,7 @@ from tailhold_server.routes import internal
 from tailhold_server.settings import ServerSettings
 from tailhold_server.uploads.folder import COMING, Folder
 from tailhold_server.uploads.incoming import Incoming
+from tailhold_server.uploads.known import Known
 from tailhold_server.uploads.threads import THREADS, VolumeThreads
 
 SHORT = ServerSettings(uploads_seconds=0.1)
@@ -74,9 +75,30 @@ async def test_nothing_else_waits_for_uploads(
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
     monkeypatch.setattr(internal, "_LOOK_SECONDS", 0.1)
     async with running(folder=tmp_path, settings=ServerSettings(uploads_seconds=20)) as server:
-        hang(monkeypatch, Folder, "survey", answers)
+        hang(monkeypatch, Known, "look", answers)
         asked = [asyncio.ensure_future(server.public.get("/v1/files")) for _ in range(2 * THREADS)]
         await asyncio.wait(asked, timeout=0.1)
+        async with asyncio.timeout(5):
+            answer = await other(server)
+        assert not isinstance(answer, httpx.Response) or answer.status_code < 500
+        assert not any(each.done() for each in asked)
+        answers.set()
+        assert {(await each).status_code for each in asked} == {200}
+
+
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
+async def test_nothing_else_waits_for_a_file_that_is_published(
+    other: Callable[[Running], Awaitable[Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answers: threading.Event,
+) -> None:
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
+    monkeypatch.setattr(internal, "_LOOK_SECONDS", 0.1)
+    async with running(folder=tmp_path, settings=ServerSettings(uploads_seconds=20)) as server:
+        hang(monkeypatch, Incoming, "_finish", answers)
+        asked = [asyncio.ensure_future(post(server)) for _ in range(THREADS)]
+        await asyncio.wait(asked, timeout=0.2)
         async with asyncio.timeout(5):
             answer = await other(server)
         assert not isinstance(answer, httpx.Response) or answer.status_code < 500
@@ -89,7 +111,7 @@ async def test_who_asks_for_uploads_is_let_go_until_the_volume_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(folder=tmp_path, settings=SHORT) as server:
-        hang(monkeypatch, Folder, "survey", answers)
+        hang(monkeypatch, Known, "look", answers)
         for _ in range(2 * THREADS):
             refused = await server.public.get("/v1/files")
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "30")

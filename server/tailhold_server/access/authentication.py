@@ -8,12 +8,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tailhold_server.access.bearer import bearer_token, unauthenticated
 from tailhold_server.access.caller import SCOPE_KEY, Caller
 from tailhold_server.access.keys import Keys
-from tailhold_server.access.watched import Watched
+from tailhold_server.access.watched import KEPT_SECONDS, Watched
 from tailhold_server.errors import Failure, ServeError
 from tailhold_server.routes.envelope import error_response
-
-KEPT_SECONDS = 300.0
-"""How long keys hold that cannot be read any more: one that is taken out meanwhile would open for ever."""
 
 
 class Authenticator(Protocol):

@@ -11,6 +11,8 @@ _LOG = logging.getLogger(__name__)
 Value = TypeVar("Value")
 Stamp = tuple[tuple[str, int, int, int, int], ...]
 
+KEPT_SECONDS = 300.0
+"""How long keys and authorities hold that cannot be read any more: one taken out meanwhile would open for ever."""
 _OWN = ".."
 """How the names of kubelet's own folders and links begin."""
 _MOST_BYTES = 2 * 1024 * 1024
@@ -42,8 +44,10 @@ class Watched(Generic[Value]):
         self._clock = clock
         self._stamp = _stamp(folders)
         self._is_whole = is_whole
-        self._is_current = True
-        self._refused = ""
+        self.is_current = True
+        """Whether the value is what the newest files say."""
+        self.refused = ""
+        """Why it is not; empty where it is."""
         self._looked = clock()
         try:
             self.value = read()
@@ -62,7 +66,7 @@ class Watched(Generic[Value]):
         stamp, now = _stamp(self._folders), self._clock()
         is_new = stamp != self._stamp
         if not is_new and self._is_settled:
-            self._looked = now if self._is_current else self._looked
+            self._looked = now if self.is_current else self._looked
             return
         self._stamp = stamp
         try:
@@ -70,18 +74,18 @@ class Watched(Generic[Value]):
         except (FilesRefusedError, OSError) as error:
             self._refuse(error, is_new)
             return
-        if is_new or self._refused:
+        if is_new or self.refused:
             _LOG.info("new files in %s are in force", self._where)
-        self._is_current, self._looked, self._refused = True, now, ""
+        self.is_current, self._looked, self.refused = True, now, ""
         self._is_settled = self._is_whole(self.value)
         self._tell(self.value)
 
     def _refuse(self, error: FilesRefusedError | OSError, is_new: bool) -> None:
         """Said once. What could not be read may be so now; what was refused is refused until it changes."""
-        if is_new or str(error) != self._refused:
+        if is_new or str(error) != self.refused:
             _LOG.error("new files in %s are not taken, the old ones stay in force: %s", self._where, error)
-        self._is_current, self._is_settled = False, isinstance(error, FilesRefusedError)
-        self._refused = str(error)
+        self.is_current, self._is_settled = False, isinstance(error, FilesRefusedError)
+        self.refused = str(error)
         self._tell(None)
 
     @property

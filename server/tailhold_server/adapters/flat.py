@@ -10,7 +10,7 @@ from tailhold_api.index_kinds import BY_DEFAULT, SearchParameters
 from tailhold_api.sources import Metric
 from tailhold_server.adapters.coarse import Coarse
 from tailhold_server.adapters.flat_graph import GraphSearch
-from tailhold_server.scoring import best_of, blocks, check_search, compared, normalised, unfilled
+from tailhold_server.scoring import MOST_NUMBER, best_of, blocks, check_search, compared, normalised, unfilled, usable
 
 _KINDS = {"cpu": torch.int8, "cuda": torch.float16}
 _BATCH = 64
@@ -130,8 +130,8 @@ class FlatSearcher:
 
     def _finite(self) -> Iterator[Vectors]:
         for block in blocks(self._vectors, cosine=False):
-            if not np.isfinite(block).all():
-                raise ValueError("the index holds NaN or infinity")
+            if not usable(block).all():
+                raise ValueError(f"the index holds NaN, infinity, or numbers beyond {MOST_NUMBER:g}")
             yield normalised(block) if self._cosine else block
 
 

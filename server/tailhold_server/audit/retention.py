@@ -1,7 +1,9 @@
 """Which files are older than they are to be kept, those of pods that are gone among them."""
 
 import contextlib
+import errno
 import fcntl
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +13,9 @@ from typing import Any, NamedTuple
 
 from tailhold_server.audit.files import LOCK, bytes_of, chain_files, first_record, last_record, regular_files
 from tailhold_server.audit.record import Record, head_of
+
+_LOG = logging.getLogger(__name__)
+_NO_FILE = (errno.EISDIR, errno.ELOOP, errno.ENXIO)
 
 
 class Removal(NamedTuple):
@@ -28,10 +33,17 @@ def removals(own: Path, before: float) -> Iterator[Removal]:
     for folder in sorted(own.parent.iterdir()):
         if folder == own or not folder.is_dir():
             continue
-        with taken(folder) as ours:
-            if ours:
-                yield from _old_files(folder, before, all_but_newest=False)
-                _remove_if_empty(folder)
+        try:
+            yield from _left_behind(folder, before)
+        except OSError as error:
+            _LOG.error("old audit records of %s cannot be deleted: %s", folder, error.strerror)
+
+
+def _left_behind(folder: Path, before: float) -> Iterator[Removal]:
+    with taken(folder) as ours:
+        if ours:
+            yield from _old_files(folder, before, all_but_newest=False)
+            _remove_if_empty(folder)
 
 
 def _old_files(folder: Path, before: float, *, all_but_newest: bool) -> Iterator[Removal]:
@@ -66,10 +78,15 @@ def _time(record: Record) -> float:
 
 @contextmanager
 def taken(folder: Path) -> Iterator[bool]:
-    """Whether no process writes to the folder, and none will for as long as this is entered."""
+    """Whether no process writes to the folder, and none will for as long as this is entered.
+
+    What is no file of that name was put there by somebody else: no server writes beside it.
+    """
     try:
-        lock = os.open(folder / LOCK, os.O_RDWR)
-    except FileNotFoundError:
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, *_NO_FILE):
+            raise
         yield True
         return
     try:

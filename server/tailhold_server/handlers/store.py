@@ -5,7 +5,7 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -15,13 +15,23 @@ from tailhold_api.sources import Uploads
 from tailhold_server.content import Contents, Index
 from tailhold_server.errors import Failure, ServeError, invalid
 from tailhold_server.handlers.documents import Attributes, open_chunks
-from tailhold_server.handlers.stored import FileState, Seen, StoredFile, reported, stored_files, texts_of
+from tailhold_server.handlers.stored import (
+    FileState,
+    Seen,
+    StoredFile,
+    has_document,
+    reported,
+    stored_file,
+    stored_files,
+    texts_of,
+)
 from tailhold_server.handlers.visible import Visible
 from tailhold_server.ingest.report import DocumentFailure
 from tailhold_server.uploads.entry import About, Added
-from tailhold_server.uploads.folder import Batch, Folder
+from tailhold_server.uploads.folder import Folder
 from tailhold_server.uploads.incoming import Incoming
-from tailhold_server.uploads.names import staged_digest
+from tailhold_server.uploads.left import Batch, Stood
+from tailhold_server.uploads.names import is_id, staged_digest
 from tailhold_server.uploads.threads import VolumeThreads
 
 MOST_IN_BATCH = 2000
@@ -32,6 +42,8 @@ _GIVE_UP_SECONDS = 1.0
 NOT_TAKEN = "This pipeline takes no uploads: `corpus.uploads` is not set in its spec."
 
 Value = TypeVar("Value")
+Record = Callable[[str, About], Awaitable[None]]
+"""Told of a file that was kept; returns when it is recorded."""
 
 
 class VectorStore:
@@ -111,20 +123,22 @@ class VectorStore:
             await asyncio.wait({given_up}, timeout=_GIVE_UP_SECONDS)
 
     def _received(self) -> Incoming:
-        folder, most = self.folder, self.limits.max_files
-        if folder.count() >= most:
-            told = f"There are {most} files, which is `corpus.uploads.maxFiles`: delete some"
-            raise invalid(told, code="too_many_files")
-        folder.prepare(self._now())
-        return folder.receive()
+        self.folder.prepare(self._now())
+        return self.folder.receive(self.limits.max_files)
 
     async def write(self, incoming: Incoming, data: bytes) -> None:
         """The next piece of a file that comes. Raises ServeError."""
         await self._threads.run(partial(incoming.write, data))
 
-    async def keep(self, incoming: Incoming, name: str, purpose: str) -> tuple[str, About]:
-        """Publish what has come."""
-        return await asyncio.to_thread(incoming.finish, name, purpose, int(self._now()))
+    async def keep(self, incoming: Incoming, name: str, purpose: str, record: Record) -> tuple[str, About]:
+        """Publish what has come and record it: both also where who waits is cancelled. Raises ServeError."""
+        return await asyncio.shield(self._threads.kept(self._keep(incoming, name, purpose, record)))
+
+    async def _keep(self, incoming: Incoming, name: str, purpose: str, record: Record) -> tuple[str, About]:
+        finish = partial(incoming.finish, name, purpose, int(self._now()))
+        published = await self._threads.run(finish, self._threads.long_seconds)
+        await record(*published)
+        return published
 
     async def files(self) -> dict[str, About]:
         """All that were uploaded and are whole."""
@@ -155,7 +169,20 @@ class VectorStore:
     async def remove(self, name: str) -> None:
         """Delete it, damaged or not: nothing of it is found any more. Raises ServeError."""
         _check(await self._threads.run(partial(self.folder.remove, name)))
-        await self._look()
+        await self._look(changed=name)
+
+    async def abouts(self, names: Sequence[str]) -> dict[str, About]:
+        """What is known of those among them that were uploaded and are whole, as of the last look."""
+        if self._folder is None:
+            return {}
+        return await self._threads.run(partial(_abouts, self._folder, names))
+
+    async def stood(self, name: str) -> Stood:
+        """Where a document that is gone stood in lists; nowhere where nobody knows."""
+        stood = await self._threads.run(partial(self._folder.stood, name)) if self._folder is not None else None
+        if stood is None and await asyncio.to_thread(has_document, self._contents.indexes, name):
+            return Stood(added_at=0)
+        return stood or Stood()
 
     # Files of the vector store
 
@@ -177,11 +204,13 @@ class VectorStore:
         if self._folder is None or not await self._threads.run(partial(self.folder.take_out, name)):
             source = (await self.stored(name, closed)).attributes["source"]
             raise invalid(f"`{name}` belongs to the corpus source `{source}`: take it out there", "file_id")
-        await self._look()
+        await self._look(changed=name)
 
     async def stored(self, name: str, closed: frozenset[str] = frozenset()) -> StoredFile:
         """A document by its id; one of a source that is closed to who asks is not there. Raises ServeError."""
-        return _known({each.file_id: each for each in await self.all_stored(closed)}.get(name), "file")
+        seen = await self._look(changed=name)
+        found = await asyncio.to_thread(stored_file, seen, name)
+        return _known(found if found and found.attributes["source"] not in closed else None, "file")
 
     async def all_stored(self, closed: frozenset[str] = frozenset()) -> list[StoredFile]:
         """All documents, uploaded or not, beside those of sources that are closed to who asks."""
@@ -241,11 +270,14 @@ class VectorStore:
 
     # One look
 
-    async def _look(self, seconds: float | None = None) -> Seen:
-        """What a look that began later has put is not taken back by one that ends later."""
+    async def _look(self, seconds: float | None = None, changed: str | None = None) -> Seen:
+        """What a look that began later has put is not taken back by one that ends later.
+
+        With `changed` this file is as it is now, and the others as of the last look.
+        """
         self._looks += 1
         number, index = self._looks, self._contents.current.index
-        seen = await self._seen(index, seconds)
+        seen = await self._seen(index, seconds, changed)
         corpus = seen.corpus.keys()
         if self._folder is not None and not self.visible.knows(corpus, index):
             mask = await asyncio.to_thread(open_chunks, index, corpus)
@@ -257,10 +289,11 @@ class VectorStore:
             self.staged = staged_digest(corpus)
         return seen
 
-    async def _seen(self, index: Index, seconds: float | None) -> Seen:
+    async def _seen(self, index: Index, seconds: float | None, changed: str | None) -> Seen:
         if self._folder is None:
             return Seen(index)
-        corpus = await self._threads.run(self._folder.corpus, seconds)
+        look = partial(self._folder.corpus, changed) if changed and is_id(changed) else self._folder.corpus
+        corpus = await self._threads.run(look, seconds)
         return Seen(index, corpus, await asyncio.to_thread(self._failures, index.build))
 
     def _failures(self, build: str) -> Mapping[str, DocumentFailure]:
@@ -268,6 +301,12 @@ class VectorStore:
         if build not in self._reports:
             self._reports = {build: reported(self._builds / f"{build}.json")}
         return self._reports[build]
+
+
+def _abouts(folder: Folder, names: Sequence[str]) -> dict[str, About]:
+    """A look at one of them tells of the others as of the last look."""
+    entries = folder.entries(next((each for each in names if is_id(each)), None))
+    return {name: entries[name].about for name in names if name in entries}
 
 
 def _check(is_there: bool) -> None:

@@ -1,6 +1,6 @@
 """Documents of the vector store as values, and how far each is."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +12,7 @@ from tailhold_api.sources import UPLOADS
 from tailhold_server.content import Index
 from tailhold_server.handlers.documents import Attributes, Scalar, attributes_of, file_id, filename
 from tailhold_server.ingest.report import BuildReport, DocumentFailure, Why
+from tailhold_server.ports import Document
 from tailhold_server.uploads.entry import About, Added
 
 
@@ -51,12 +52,30 @@ def stored_files(seen: Seen) -> list[StoredFile]:
     """All documents, uploaded or not."""
     chunks = seen.index.chunks
     indexed = {file_id(each): each for place, each in enumerate(chunks.documents) if place not in chunks.gone}
-    own = [
-        StoredFile(name, filename(each), FileState.COMPLETED, 0, 0, attributes_of(each, {}))
-        for name, each in indexed.items()
-        if each.source != UPLOADS
-    ]
+    own = [_own(name, each) for name, each in indexed.items() if each.source != UPLOADS]
     return own + [_upload(seen, name, name in indexed) for name in seen.corpus]
+
+
+def stored_file(seen: Seen, name: str) -> StoredFile | None:
+    """One of them; None where there is none. Slow where it is no upload."""
+    chunks = seen.index.chunks
+    places = (place for place, each in enumerate(chunks.documents) if file_id(each) == name)
+    found = next((chunks.documents[place] for place in places if place not in chunks.gone), None)
+    if name in seen.corpus:
+        return _upload(seen, name, found is not None)
+    if found is None or found.source == UPLOADS:
+        return None
+    return _own(name, found)
+
+
+def has_document(indexes: Iterable[Index], name: str) -> bool:
+    """Whether a document of the corpus' sources has this id, be it that it is deleted."""
+    of_sources = (each for index in indexes for each in index.chunks.documents if each.source != UPLOADS)
+    return any(file_id(each) == name for each in of_sources)
+
+
+def _own(name: str, document: Document) -> StoredFile:
+    return StoredFile(name, filename(document), FileState.COMPLETED, 0, 0, attributes_of(document, {}))
 
 
 def _upload(seen: Seen, name: str, indexed: bool) -> StoredFile:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailhold_server.ports import Encoder
+from tailhold_server.scoring import usable
 from tailhold_server.snapshots.read import Snapshot
 from tailhold_server.vectors import NotFiniteError
 
@@ -19,7 +20,7 @@ class Embedded:
 
     vectors: NDArray[np.float32]
     bad: tuple[int, ...]
-    """Rows without a usable vector: NaN, infinite or zero."""
+    """Rows without a usable vector: NaN, infinite, close to it, or zero."""
     reused: int
     """Rows taken over."""
 
@@ -43,7 +44,7 @@ def embed(
         rows = missing[start : start + _BATCH]
         vectors[rows] = _encode(encoder, [passages[row] for row in rows])
     advance(len(passages))
-    good = np.isfinite(vectors).all(axis=1) & vectors.any(axis=1)
+    good = usable(vectors) & vectors.any(axis=1)
     return Embedded(vectors, tuple(np.flatnonzero(~good).tolist()), len(taken))
 
 

@@ -1,11 +1,11 @@
 """The limits on a request's body, before anybody reads it."""
 
-import asyncio
 from collections.abc import Mapping
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tailhold_server.errors import Failure, ServeError
+from tailhold_server.patience import LEAST_BYTES_PER_SECOND, Patience
 from tailhold_server.routes.envelope import error_response
 
 
@@ -35,14 +35,16 @@ class BodyLimit:
         await self._app(scope, self._limited(receive, most), send)
 
     def _limited(self, receive: Receive, most: int) -> Receive:
-        seen, more = 0, True
+        seen, more, patience = 0, True, Patience(self._receive_seconds)
 
         async def limited() -> Message:
             nonlocal seen, more
             if not more:  # the client's leave, or the rest of what is refused
                 return await receive()
-            message = await self._timely(receive)
-            seen += len(message.get("body", b""))
+            message = await self._timely(receive, patience)
+            size = len(message.get("body", b""))
+            patience.came(size)
+            seen += size
             more = message.get("more_body", False) and seen <= most
             if seen > most:
                 raise _too_large(most)
@@ -50,16 +52,17 @@ class BodyLimit:
 
         return limited
 
-    async def _timely(self, receive: Receive) -> Message:
+    async def _timely(self, receive: Receive, patience: Patience) -> Message:
         try:
-            async with asyncio.timeout(self._receive_seconds):
-                return await receive()
+            return await patience.wait(receive())
         except TimeoutError:
             raise self._too_slow() from None
 
     def _too_slow(self) -> ServeError:
         return ServeError(
-            Failure.TOO_SLOW, f"Nothing more of the request came for {self._receive_seconds:g} s. Send it again."
+            Failure.TOO_SLOW,
+            f"Nothing more of the request came for {self._receive_seconds:g} s, or less than {LEAST_BYTES_PER_SECOND} "
+            "bytes a second. Send it again.",
         )
 
 

@@ -1,6 +1,6 @@
 """`/v1/files`: documents that clients upload."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Annotated, Any, BinaryIO
 from urllib.parse import quote
@@ -17,7 +17,7 @@ from tailhold_server.handlers.store import VectorStore
 from tailhold_server.recording import named, record_files, uploaded
 from tailhold_server.routes.fields import FILES
 from tailhold_server.routes.multipart import KIND, FormReader
-from tailhold_server.routes.paging import Order, page, page_body
+from tailhold_server.routes.paging import Order, Place, page, page_body, place
 from tailhold_server.service import Service
 from tailhold_server.uploads.entry import About
 from tailhold_server.uploads.incoming import Incoming
@@ -53,8 +53,11 @@ def files_router(service: Service) -> APIRouter:
             reader = FormReader(request.headers.get("content-type", ""), limited(store, incoming, most))
             form = await reader.read(request.stream())
             purpose = _purpose(form.fields)
-            name, about = await store.keep(incoming, checked_name(form.filename or "", "file"), purpose)
-        await record(request, Action.UPLOADED, uploaded(name, about))
+
+            async def kept(name: str, about: About) -> None:
+                await record(request, Action.UPLOADED, uploaded(name, about))
+
+            name, about = await store.keep(incoming, checked_name(form.filename or "", "file"), purpose, kept)
         return file_body(name, about)
 
     @router.get(PATH)
@@ -65,9 +68,11 @@ def files_router(service: Service) -> APIRouter:
         purpose: str | None = None,
     ) -> dict[str, Any]:
         """All files that were uploaded, in pages."""
-        found = await service.handlers.store.files()
+        store = service.handlers.store
+        found = await store.files()
+        behind = await _place(store, found, after) if after else None
         wanted = [each for each in found.items() if purpose in (None, each[1].purpose)]
-        listed, more = page(wanted, lambda each: (each[1].created_at, each[0]), limit=limit, order=order, after=after)
+        listed, more = page(wanted, lambda each: (each[1].created_at, each[0]), limit=limit, order=order, after=behind)
         return page_body([file_body(*each) for each in listed], more)
 
     @router.get(PATH + "/{file_id}")
@@ -157,6 +162,11 @@ def limited(store: VectorStore, incoming: Incoming, most: int) -> Callable[[byte
         await store.write(incoming, data)
 
     return take
+
+
+async def _place(store: VectorStore, found: Mapping[str, About], cursor: str) -> Place:
+    at = found[cursor].created_at if cursor in found else (await store.stood(cursor)).created_at
+    return place(at, cursor, "after")
 
 
 def _purpose(fields: dict[str, str]) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tailhold_server.scoring import MOST_NUMBER, usable
 from tailhold_server.snapshots.manifest import SnapshotRefused
 
 _BLOCK = 1 << 20
@@ -38,11 +39,12 @@ def check_range(path: Path, values: NDArray[np.int32] | NDArray[np.int64], limit
 
 
 def check_finite(path: Path, vectors: NDArray[np.float32]) -> None:
-    """Raises SnapshotRefused for NaN and infinity."""
+    """Raises SnapshotRefused for NaN, infinity, and numbers whose products might be."""
     rows = max(1, _BLOCK // vectors.shape[1])
     for start in range(0, len(vectors), rows):
-        if not np.isfinite(vectors[start : start + rows]).all():
-            raise refused(path, "finite numbers", f"NaN or infinity in rows {start} to {start + rows}")
+        if not usable(vectors[start : start + rows]).all():
+            found = f"NaN, infinity or larger ones in rows {start} to {start + rows}"
+            raise refused(path, f"numbers up to {MOST_NUMBER:g}", found)
 
 
 def refused(path: Path, expected: str, got: object) -> SnapshotRefused:

@@ -72,13 +72,13 @@ class Entry:
 def read_entry(place: Path) -> Entry:
     """The file of this folder. Raises FileNotFoundError where there is none, BrokenError, OSError."""
     with opened_folder(place) as folder:
-        return _entry(folder)
+        return entry_in(folder)
 
 
 def open_content(place: Path) -> tuple[About, BufferedReader]:
     """The same with its bytes, which nothing that happens to the file afterwards cuts."""
     with opened_folder(place) as folder:
-        return _entry(folder).about, open_plain(CONTENT, folder)
+        return entry_in(folder).about, open_plain(CONTENT, folder)
 
 
 def read_json(kind: type[Kept], name: str | Path, folder: int | None = None) -> Kept:
@@ -90,7 +90,8 @@ def read_json(kind: type[Kept], name: str | Path, folder: int | None = None) -> 
             raise BrokenError(f"`{Path(name).name}` is not what was written there") from None
 
 
-def _entry(folder: int) -> Entry:
+def entry_in(folder: int) -> Entry:
+    """The file of an open folder. Raises BrokenError, OSError."""
     about = read_json(About, ABOUT, folder)
     if (size := size_of(CONTENT, folder)) != about.bytes:
         raise BrokenError(f"`{CONTENT}` has {size} bytes, not {about.bytes}")

@@ -9,12 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from tailhold_server.errors import Failure, ServeError
+from tailhold_server.errors import Failure, ServeError, invalid
 from tailhold_server.uploads.entry import ABOUT, CONTENT, About, open_content
-from tailhold_server.uploads.names import upload_id
-from tailhold_server.uploads.volume import BrokenError, asked, clear, settle, take_away, write_new
+from tailhold_server.uploads.names import is_id, upload_id
+from tailhold_server.uploads.turn import Turn
+from tailhold_server.uploads.volume import BrokenError, asked, clear, entries, settle, take_away, write_new
 
-_TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 _TRIES = 5
 
 
@@ -24,7 +24,10 @@ class Incoming:
     The volume is touched with the first byte, so one that nobody writes to leaves nothing.
     """
 
-    def __init__(self, files: Path, coming: Path) -> None:
+    def __init__(self, files: Path, coming: Path, turn: Turn, most: int | None = None) -> None:
+        """Published where at most so many files are there with it; one that is there already is no other."""
+        self._turn = turn
+        self._most = most
         self._files = files
         self._coming = coming
         self._aside = coming / secrets.token_hex(16)
@@ -78,19 +81,25 @@ class Incoming:
     def _publish(self, place: Path, about: About) -> About:
         """What is known of the file that is there now: this one, or the whole one that was there before."""
         for _ in range(_TRIES):
-            try:
-                self._aside.rename(place)
-            except OSError as error:
-                if error.errno not in _TAKEN:
-                    raise
+            if os.path.lexists(place):
                 if before := _whole(place):
                     settle(self._files)
                     return before
                 take_away(place, self._coming)
-            else:
+            if self._placed(place):
                 settle(self._files)
                 return about
         raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(place))
+
+    def _placed(self, place: Path) -> bool:
+        """Whether this one stands there; not where another one came first. Raises ServeError where there is no room."""
+        with self._turn.taken():
+            if os.path.lexists(place):
+                return False
+            if self._most is not None and sum(is_id(each.name) for each in entries(self._files)) >= self._most:
+                raise _too_many(self._most)
+            self._aside.rename(place)
+            return True
 
     def _end(self) -> None:
         self._is_over = True
@@ -98,6 +107,11 @@ class Incoming:
             with suppress(OSError):
                 self._file.close()
             clear(self._aside)
+
+
+def _too_many(most: int) -> ServeError:
+    told = f"There are {most} files, which is `corpus.uploads.maxFiles`: delete some, or raise it"
+    return invalid(told, code="too_many_files")
 
 
 def _whole(place: Path) -> About | None:

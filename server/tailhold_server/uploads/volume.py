@@ -101,6 +101,22 @@ def write_new(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
+def put(path: Path, data: bytes, coming: Path, *, lasts: bool = True) -> None:
+    """A file as a whole in place of what had its name. Where it need not last, nobody waits for the disk."""
+    aside = coming / secrets.token_hex(16)
+    try:
+        if lasts:
+            write_new(aside, data)
+        else:
+            aside.write_bytes(data)
+        aside.rename(path)
+        if lasts:
+            settle(path.parent)
+    except OSError:
+        clear(aside)
+        raise
+
+
 def settle(folder: Path) -> None:
     """What was renamed stays renamed, whatever happens to the node."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -108,6 +124,11 @@ def settle(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def touch(folder: Path) -> None:
+    """Its times tell that something deeper in it has changed."""
+    os.utime(folder)
 
 
 def take_away(path: Path, coming: Path) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 from tailhold_server.handlers.search import Hit
 from tailhold_server.handlers.stored import FileState, StoredFile
 from tailhold_server.ingest.report import Why
-from tailhold_server.uploads.folder import Batch
+from tailhold_server.uploads.left import Batch
 
 _CODES = {Why.UNSUPPORTED: "unsupported_file", Why.UNREADABLE: "server_error", Why.CRASHED: "server_error"}
 

@@ -10,9 +10,10 @@ from tailhold_server import recording
 from tailhold_server.access.caller import caller_of
 from tailhold_server.audit.events import Action
 from tailhold_server.errors import Failure, ServeError
+from tailhold_server.handlers.store import VectorStore
 from tailhold_server.handlers.stored import FileState, StoredFile
 from tailhold_server.routes.files import uploads_open
-from tailhold_server.routes.paging import Order, page, page_body
+from tailhold_server.routes.paging import Order, Place, page, page_body, place
 from tailhold_server.routes.reading import body_of, json_body, read
 from tailhold_server.routes.vector_stores.bodies import batch_body, results_body, store_body, stored_body
 from tailhold_server.routes.vector_stores.protocol import AddRequest, BatchRequest, DescribeRequest, SearchRequest
@@ -85,7 +86,8 @@ def _file_routes(router: APIRouter, uploads: APIRouter, service: Service) -> Non
         """All documents, uploaded or not, in pages."""
         _check(service, vector_store_id)
         stored = await service.handlers.store.all_stored(_closed(service, request))
-        return _listed(vector_store_id, stored, state, limit=limit, order=order, after=after, before=before)
+        window = await _window(service.handlers.store, stored, after, before)
+        return _listed(vector_store_id, stored, state, limit=limit, order=order, **window)
 
     @router.get(FILES + "/{file_id}")
     async def file(vector_store_id: str, file_id: str, request: Request) -> dict[str, Any]:
@@ -157,7 +159,21 @@ def _batch_routes(router: APIRouter, service: Service) -> None:
         """Its files, in pages."""
         _check(service, vector_store_id)
         _, files = await service.handlers.store.batch(batch_id)
-        return _listed(vector_store_id, files, state, limit=limit, order=order, after=after, before=before)
+        window = await _window(service.handlers.store, files, after, before)
+        return _listed(vector_store_id, files, state, limit=limit, order=order, **window)
+
+
+async def _window(
+    store: VectorStore, files: Sequence[StoredFile], after: str | None, before: str | None
+) -> dict[str, Place]:
+    """Where the cursors stand, or stood, whatever state their files are in now. Raises ServeError."""
+    times = {each.file_id: each.created_at for each in files} if after or before else {}
+    found = {}
+    for param, cursor in (("after", after), ("before", before)):
+        if cursor:
+            at = times[cursor] if cursor in times else (await store.stood(cursor)).added_at
+            found[param] = place(at, cursor, param)
+    return found
 
 
 def _listed(store: str, files: Sequence[StoredFile], state: FileState | None, **window: Any) -> dict[str, Any]:
