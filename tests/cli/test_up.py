@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -65,17 +66,17 @@ def test_the_lock_is_held_to_the_end_of_the_installation(monkeypatch: pytest.Mon
         up("one")
 
 
-def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+def test_ctrl_c_says_how_to_go_on() -> None:
     """With the real program: typer makes an exit of it before our own code sees it."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    # As in a terminal: a shell has what it runs in the background ignore Ctrl-C.
-    words = ["env", "--default-signal=INT", sys.executable, "-m", "tailhold.main", "validate", str(pipe)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
-    with (
-        subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment) as process,
-        pipe.open("w"),  # open once the program reads
-    ):
-        process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=20)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+        # As in a terminal: a shell has what it runs in the background ignore Ctrl-C.
+        words = ["env", "--default-signal=INT", sys.executable, "-m", "tailhold.main", "ask", "--url", url, "Why?"]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+        with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment) as process:
+            connection, _ = silent.accept()  # and no answer
+            with connection:
+                process.send_signal(signal.SIGINT)
+                _, told = process.communicate(timeout=20)
     assert (process.returncode, told) == (130, "stopped; run the same command again to go on\n")
