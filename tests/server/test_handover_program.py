@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from handing import PATH, PIPELINE, handover_to, settings, token
-from program_process import ServerProcess, Starter, free_port
+from program_process import ServerProcess, Starter, free_port, pace
 from rag_server import body
 
 from tailhold_api.codec import dump
@@ -26,7 +26,7 @@ def tuning(program: ServerProcess) -> dict[str, Any]:
 def two(start_stand_in: Starter, tmp_path: Path) -> tuple[ServerProcess, ServerProcess]:
     """A stable program that hands everything over, and the candidate. Both speak ten words a second."""
     key, port = str(settings(tmp_path).public_key), free_port()
-    common = {"TAILHOLD_PIPELINE": PIPELINE, "TAILHOLD_PUBLIC_KEY": key, "TAILHOLD_STAND_IN_SECONDS_PER_TOKEN": "0.1"}
+    common = {"TAILHOLD_PIPELINE": PIPELINE, "TAILHOLD_PUBLIC_KEY": key, "stand_in": pace(0.1)}
     stable = start_stand_in(**common)
     new = {"prompt": Prompt(system="Briefly.")}
     candidate = start_stand_in(content=new, **common, TAILHOLD_HANDOVER_PORT=str(port))

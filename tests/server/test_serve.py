@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from rule_examples import RULES, placed
 from spec_examples import MINIMAL, merged
 
+from tailhold.given import GivenError
 from tailhold.manifest import ManifestError, read_manifest
 from tailhold.places import ServeFailedError
 from tailhold.rules import broken
@@ -97,7 +98,7 @@ def test_a_rule_between_fields_is_kept_and_broken_by_its_examples(path: tuple[st
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     with pytest.raises(ServeFailedError, match=r"none\.yaml"):
         serve(tmp_path / "none.yaml")
-    with pytest.raises(ServeFailedError, match=r"pod\.json"):
+    with pytest.raises(GivenError, match=r"pod\.json"):
         serve(None, tmp_path / "pod.json", tmp_path / "content.json")
     with pytest.raises(ManifestError, match="apiVersion"):
         read_manifest(written(tmp_path, pipeline() | {"apiVersion": "v1"}))
