@@ -40,8 +40,9 @@ def lacks_room(pod: Pod) -> bool:
 
 
 def broken(pods: Sequence[Pod], reports: Mapping[str, Report]) -> Finding | None:
-    """Of pods that ran and fail by their own doing: their container ended, or they say themselves that they do not
-    answer. A pod that says nothing may be on a node that went away."""
+    """Of pods that ran and fail by their own doing: their container ended, or they say that their start is over and are
+    not ready any more. A pod that says nothing may be on a node that went away, and one that has just started is ready
+    once kubelet has looked."""
     idle = [pod for pod in pods if not pod.ready and not pod.terminating]
     ended = next((pod for pod in idle if _fails(pod, reports) and not _was_ended(pod)), None)
     if ended and ended.ending:
@@ -50,7 +51,7 @@ def broken(pods: Sequence[Pod], reports: Mapping[str, Report]) -> Finding | None
         return stuck(reason_of(ending.reason, Reason.CRASH_LOOP), text)
     for pod in idle:
         report = reports.get(pod.name)
-        if report and report.phase in _STARTED:
+        if report and report.phase in _STARTED and (report.error or pod.was_ready):
             return stuck(Reason.NOT_READY, f"pod {pod.name} does not answer any more: {report.error or report.phase}")
     return None
 

@@ -60,6 +60,8 @@ class Pod:
     ready: bool
     ready_since: str
     """When `ready` last changed, RFC 3339; empty where it is not said."""
+    started: str
+    """When its container began to run, RFC 3339; empty while none runs."""
     stops: str
     """When it is to have stopped at the latest, RFC 3339; empty for one that stays."""
     restarts: int
@@ -77,6 +79,11 @@ class Pod:
     """The name in its certificate, where its internal port speaks TLS; else empty."""
     client_name: str = ""
     """The name in its certificate, where clients and pods that hand over have to speak TLS; else empty."""
+
+    @property
+    def was_ready(self) -> bool:
+        """Whether its container, which is not ready now, was so before: `ready` changed once since it began to run."""
+        return bool(self.started) and self.ready_since > self.started
 
     @property
     def is_held_up(self) -> bool:
@@ -236,6 +243,7 @@ def read_pod(manifest: Manifest) -> Pod:
         phase=status.get("phase", ""),
         ready=_condition(status, "Ready").get("status") == "True",
         ready_since=str(_condition(status, "Ready").get("lastTransitionTime") or ""),
+        started=((first.get("state") or {}).get("running") or {}).get("startedAt") or "",
         stops=metadata.get("deletionTimestamp", ""),
         restarts=int(first.get("restartCount", 0)),
         waiting=waiting.get("reason", ""),

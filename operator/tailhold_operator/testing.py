@@ -200,6 +200,8 @@ class FakeControllers:
     """Whether index Jobs come to their end."""
     inspects: bool = True
     """Whether inspection Jobs come to their end."""
+    seen_after: timedelta = timedelta()
+    """How long kubelet takes to see that a pod serves."""
 
     def run(self) -> None:
         """Bring pods in line with Deployments and Jobs."""
@@ -247,13 +249,26 @@ class FakeControllers:
         if fate.unschedulable:
             scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
             return {"phase": "Pending", "conditions": [scheduled | {"message": fate.unschedulable}]}
-        state: Manifest = {"waiting": {"reason": fate.waiting}} if fate.waiting else {"running": {}}
+        running = {"running": {"startedAt": pod["metadata"]["creationTimestamp"]}}
+        state: Manifest = {"waiting": {"reason": fate.waiting}} if fate.waiting else running
         container: Manifest = {"restartCount": fate.restarts, "state": state}
         if fate.ending is not None:
             ended = {"exitCode": fate.exit_code, "reason": "Error", "message": json.dumps(fate.ending)}
             container["lastState"] = {"terminated": ended}
-        ready = {"type": "Ready", "status": "True" if fate.ready else "False"}
+        ready = self._ready(pod, "True" if fate.ready and self._was_seen(pod) else "False")
         return {"phase": "Running", "podIP": _address(pod), "conditions": [ready], "containerStatuses": [container]}
+
+    def _was_seen(self, pod: Manifest) -> bool:
+        made = datetime.fromisoformat(pod["metadata"]["creationTimestamp"].replace("Z", "+00:00"))
+        return self.cluster.now() - made >= self.seen_after
+
+    def _ready(self, pod: Manifest, status: str) -> Manifest:
+        """Its condition, with the time of the change."""
+        before = [each for each in (pod.get("status") or {}).get("conditions", ()) if each["type"] == "Ready"]
+        made = pod["metadata"]["creationTimestamp"]
+        at = before[0].get("lastTransitionTime", made) if before else made
+        changed = bool(before) and before[0]["status"] != status
+        return {"type": "Ready", "status": status, "lastTransitionTime": stamp(self.cluster.now()) if changed else at}
 
     def _finish(self, job: Manifest) -> None:
         fate = self.fate(job)
@@ -318,6 +333,8 @@ class FakePods:
         self.objectives: dict[str, Objectives] = {}
         """What each pod counts, by its UID."""
         self.latencies: dict[str, Mapping[float, float]] = {}
+        self.phase: Callable[[Pod], str] = lambda pod: "serving" if pod.ready or pod.was_ready else "startEngine"
+        """How far each says that it is."""
         self._handed: dict[str, tuple[Handover, datetime]] = {}
         self.probed: Callable[[Pod, Probe], ProbeStatus | None] = _all_well
         """What each answers to a probe."""
@@ -330,12 +347,11 @@ class FakePods:
             return None
         self.runs(pod)
         content = self.content[pod.uid]
-        phase = "serving" if pod.ready else "startEngine"
         return Report(
             self._digests[pod.uid],
             codec.digest(content),
             content.snapshot,
-            phase,
+            self.phase(pod),
             LOADED,
             engine=self.engine,
             rates=self.rates,

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -547,3 +548,27 @@ def test_one_pod_proves_content_alone() -> None:
     stage.settle()
     assert stable(stage) != old
     assert history(stage)["trials"][0]["passed"]
+
+
+@pytest.mark.parametrize("replicas", [2, 4])
+def test_a_pod_that_has_just_started_is_no_failure_of_a_candidate(replicas: int) -> None:
+    """Kubelet looks every few seconds: until then a pod says that it serves and is not ready."""
+    stage = serving(replicas=replicas)
+    old = stable(stage)
+    stage.controllers.seen_after = timedelta(seconds=9)
+    stage.pods.phase = lambda pod: "serving"
+    edit(stage, **OTHER)
+    until(stage, lambda: ended(stage))
+    assert stable(stage) != old
+
+
+def test_a_pod_that_was_ready_and_is_not_any_more_is() -> None:
+    stage = serving()
+    old = stable(stage)
+    edit(stage, **OTHER)
+    until(stage, lambda: phase(stage) == "Stepping")
+    own = stable(stage)[:10]
+    stage.controllers.fate = lambda owner: Fate(ready=owner["metadata"]["labels"].get(names.LABEL_POD_PART) == own)
+    until(stage, lambda: ended(stage), seconds=60)
+    assert reason(stage) == "NotReady"
+    assert stable(stage) == old
