@@ -4,11 +4,11 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ class Recording:
     namespace: str
     name: str
     moments: list[Moment] = field(default_factory=list)
-    began: float = field(default_factory=time.monotonic)
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def pipeline(self) -> dict[str, Any]:
         """The object as it is now, kept as one more moment."""
@@ -85,7 +85,7 @@ class Recording:
         verdict = told.get("verdict") or {}
         self.moments.append(
             Moment(
-                time.monotonic() - self.began,
+                (datetime.now(UTC) - self.began).total_seconds(),
                 told.get("phase", ""),
                 status.get("weightPercent", 0),
                 verdict.get("answer", ""),
@@ -102,13 +102,12 @@ class Recording:
 
     def seconds_to_off(self, revision: str, verdict: datetime) -> float:
         """From a verdict to the last look that saw one more request of a revision; to a second or two."""
-        now = datetime.now(UTC)
-        at = self.moments[-1].at - (now - verdict).total_seconds()
-        last = 0.0
-        for before, after in zip(self.moments, self.moments[1:], strict=False):
-            if after.counted.get(revision, 0) > before.counted.get(revision, 0):
-                last = after.at
-        return max(0.0, last - at)
+        grew = [
+            after.at
+            for before, after in pairwise(self.moments)
+            if after.counted.get(revision, 0) > before.counted.get(revision, 0)
+        ]
+        return max([0.0, *(at - (verdict - self.began).total_seconds() for at in grew)])
 
     def __str__(self) -> str:
         rows, last = [], None
