@@ -299,6 +299,10 @@ def _all_well(pod: Pod, probe: Probe) -> ProbeStatus:
     return ProbeStatus(requests=probe.requests, recall_percent=100)
 
 
+def _phase(pod: Pod) -> str:
+    return "serving" if pod.ready or (pod.was_ready and not pod.ending) else "startEngine"
+
+
 def _address(pod: Manifest) -> str:
     """Another one for each pod, and the same as long as it is there."""
     number = int(hashlib.sha256(uid_of(pod).encode()).hexdigest()[:6], 16)
@@ -333,7 +337,7 @@ class FakePods:
         self.objectives: dict[str, Objectives] = {}
         """What each pod counts, by its UID."""
         self.latencies: dict[str, Mapping[float, float]] = {}
-        self.phase: Callable[[Pod], str] = lambda pod: "serving" if pod.ready or pod.was_ready else "startEngine"
+        self.phase: Callable[[Pod], str] = _phase
         """How far each says that it is."""
         self._handed: dict[str, tuple[Handover, datetime]] = {}
         self.probed: Callable[[Pod, Probe], ProbeStatus | None] = _all_well
