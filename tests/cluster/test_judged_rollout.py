@@ -24,7 +24,7 @@ pytestmark = pytest.mark.cluster
 
 NAME, NAMESPACE = "judged", provision.NAMESPACE
 EXAMPLES = provision.ROOT / "examples" / "canary"
-RATE = 15.0
+RATE = 25.0
 VERDICT_SECONDS = 300
 """By far: 40 requests of a candidate decide where nothing else takes the machine's cores."""
 PROMISE = {
@@ -34,8 +34,8 @@ PROMISE = {
     },
     "rollout": {
         "steps": [
-            {"weightPercent": 25, "minRequests": 40, "maxSeconds": 120},
-            {"weightPercent": 50, "minRequests": 40, "maxSeconds": 120},
+            {"weightPercent": 25, "minRequests": 40, "maxSeconds": 30},
+            {"weightPercent": 50, "minRequests": 40, "maxSeconds": 30},
         ],
     },
 }
@@ -160,3 +160,20 @@ def test_without_traffic_a_candidate_waits(target: Target, recording: Recording)
         "annotate", "ragp", NAME, "-n", NAMESPACE, f"tailhold.dev/abort={seen['status']['candidate']['name']}"
     )
     ended(recording, before, "Aborted")
+
+
+def test_where_every_gpu_is_taken_an_old_pod_makes_room_and_the_candidate_is_judged_all_the_same(
+    target: Target, recording: Recording, tmp_path: Path
+) -> None:
+    before = stable(recording.pipeline())
+    unjudged = {"placement": {"gpu": {"count": 1}}, "rollout": {"steps": []}}
+    edit(target, merged(engine(GOOD), {"spec": unjudged}))
+    before = stable(ended(recording, before, "Reconciled"))
+    with load(target, tmp_path) as sent:
+        one_step = {"rollout": {"steps": [{"weightPercent": 50, "minRequests": 40, "maxSeconds": 30}]}}
+        edit(target, merged(engine(f"{GOOD} answerTokens=14"), {"spec": one_step}))
+        ended(recording, before, "Reconciled")
+    all_answered(sent)
+    trial = recording.history()["trials"][0]
+    assert (trial["ended"], trial["strategy"]) == ("Promoted", "DrainFirst")
+    assert trial["passed"][0]["stableRequests"] >= 40, "the pod that stayed is what it was compared with"
