@@ -1,6 +1,7 @@
 """Snapshots of every kind with bits flipped and hashes that agree again, opened and searched as a server does.
 
-A child process does it: if native code crashed, the test would see its end, and not end itself.
+A child process does it: if native code crashed, the test would see its end, and not end itself. It is no copy of ours: a
+lock that a thread of native code holds at the fork would be held for ever.
 """
 
 import hashlib
@@ -110,7 +111,7 @@ def test_whatever_is_in_a_snapshot_it_is_refused_or_served_within_its_bounds(
 ) -> None:
     ours, theirs = multiprocessing.Pipe()
     given = (str(stores[kind]), str(tmp_path), kind.value, range(flips), theirs)
-    child = multiprocessing.get_context("fork").Process(target=mutate, args=given)
+    child = multiprocessing.get_context("spawn").Process(target=mutate, args=given)
     child.start()
     theirs.close()
     last: object = None
