@@ -1,7 +1,7 @@
 """Snapshots of every kind with bits flipped and hashes that agree again, opened and searched as a server does.
 
-A child process does it: if native code crashed, the test would see its end, and not end itself. It is no copy of ours: a
-lock that a thread of native code holds at the fork would be held for ever.
+A child process does it: if native code crashed, the test would see its end, and not end itself. It is no copy of ours:
+a lock that a thread of native code holds at the fork would be held for ever.
 """
 
 import hashlib
