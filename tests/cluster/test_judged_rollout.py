@@ -88,6 +88,7 @@ def ended(recording: Recording, revision_before: str, reason: str) -> dict[str, 
         recording.pipeline,
         lambda found: (
             watch.condition(found, "RolledOut")["reason"] == reason
+            and found["status"]["observedGeneration"] == found["metadata"]["generation"]
             and not found["status"].get("rollout")
             and (stable(found) != revision_before) == (reason == "Reconciled")
         ),
