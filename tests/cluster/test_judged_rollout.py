@@ -26,7 +26,7 @@ NAME, NAMESPACE = "judged", provision.NAMESPACE
 EXAMPLES = provision.ROOT / "examples" / "canary"
 RATE = 25.0
 VERDICT_SECONDS = 300
-"""By far: 40 requests of a candidate decide where nothing else takes the machine's cores."""
+"""By far: some 160 requests of a candidate decide, half a minute of them at most."""
 PROMISE = {
     "slo": {
         # Far beyond what the manifest states: a machine that does other things beside breaks no promise.
@@ -122,9 +122,8 @@ def test_a_bad_candidate_is_taken_back(target: Target, recording: Recording, tmp
         edit(target, merged(engine(words), {"spec": {"rollout": {"probe": {"requests": 0}}}}))
         ended(recording, before, "SloBroken")
         until(recording.pipeline, lambda found: found["status"]["replicas"] == 2, seconds=60, every=1)
-    all_answered(
-        sent
-    )  # A slow answer is one, and where a candidate fails before its first byte the stable side answers.
+    # A slow answer is one, and where a candidate fails before its first byte the stable side answers.
+    all_answered(sent)
     failure = recording.history()["failure"]
     off = recording.seconds_to_off(failure["name"], datetime.fromisoformat(failure["at"].replace("Z", "+00:00")))
     print(f"from the verdict to the candidate's last request: {off:.0f} s")
@@ -166,10 +165,10 @@ def test_without_traffic_a_candidate_waits(target: Target, recording: Recording)
 def test_where_every_gpu_is_taken_an_old_pod_makes_room_and_the_candidate_is_judged_all_the_same(
     target: Target, recording: Recording, tmp_path: Path
 ) -> None:
-    before = stable(recording.pipeline())
+    first = stable(recording.pipeline())
     unjudged = {"placement": {"gpu": {"count": 1}}, "rollout": {"steps": []}}
     edit(target, merged(engine(GOOD), {"spec": unjudged}))
-    before = stable(ended(recording, before, "Reconciled"))
+    before = stable(ended(recording, first, "Reconciled"))
     with load(target, tmp_path) as sent:
         one_step = {"rollout": {"steps": [{"weightPercent": 50, "minRequests": 40, "maxSeconds": 30}]}}
         edit(target, merged(engine(f"{GOOD} answerTokens=14"), {"spec": one_step}))

@@ -56,9 +56,14 @@ def test_one_that_computes_works(started) -> None:
     assert works(started(COMPUTES)[0]) == [True] * 3
 
 
-@pytest.mark.parametrize("program", [SLEEPS, WAITS_FOR_ITSELF], ids=["sleeps", "deadlocked beside a thread that polls"])
-def test_one_that_waits_does_not(started, program: str) -> None:
-    assert works(started(program)[0], looks=6).count(True) <= 3, "one that polls may be met"
+@pytest.mark.parametrize(
+    ("program", "met"),
+    [(SLEEPS, 1), (WAITS_FOR_ITSELF, 3)],
+    ids=["sleeps", "deadlocked beside a thread that polls"],
+)
+def test_one_that_waits_does_not(started, program: str, met: int) -> None:
+    """A thread that polls may be met while it looks around, the more often the busier the machine."""
+    assert works(started(program)[0], looks=6).count(True) <= met
 
 
 def test_one_that_was_stopped_does_not_work_and_is_known_to_be_stopped(started) -> None:
